@@ -1,0 +1,1 @@
+"""Events, records and markers as bytes and text: Avro messages, JSON Lines."""

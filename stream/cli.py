@@ -32,7 +32,10 @@ _COMMANDS: Final = {
     "run": ("job.run.command", "Run the job: events in on Kafka, replica maps out."),
     "produce": ("client.produce", "Send events to Kafka, and wait for their answers."),
     "watch": ("client.watch", "Show replica maps and answers as they come."),
-    "inspect": ("audit.inspect_command", "Show what a job knows, from its checkpoint."),
+    "inspect": (
+        "audit.inspect_command",
+        "Show what a job knows: clusters, SPUs, topics, what waits.",
+    ),
     "recover": ("audit.recover_command", "Make a checkpoint out of what the job has published."),
     "verify": ("audit.verify.command", "Audit what the job has written."),
     "explain": ("audit.explain_command", "Explain why a topic's replicas are where they are."),
@@ -46,7 +49,7 @@ _COMMANDS: Final = {
     "whatif": ("clusters.whatif.command", "Show what a failure of SPUs or racks would cost."),
     "doctor": ("audit.doctor.command", "Diagnose start-up failures, with a fix for each."),
     "topics": ("client.topics_command", "Create or check the Kafka topics."),
-    "schemas": ("client.schemas_command", "Put schemas into a Schema Registry, or check one."),
+    "schemas": ("client.schemas_command", "Put the schemas of messages into a Schema Registry."),
     "broker": ("local.broker.command", "Run the embedded Kafka broker alone."),
     "completion": ("client.completion", "Print the script that completes this command in a shell."),
 }

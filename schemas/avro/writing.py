@@ -18,6 +18,7 @@ LONG_MAX: Final = 2**63 - 1
 _PREPARED_COUNT: Final = 8_192  # all that take two bytes
 
 
+@lru_cache(maxsize=4_096)  # A chain's index is in two maps: where one ends, the next begins.
 def _varint(value: int) -> bytes:
     value = (value << 1) ^ (value >> 63)
     out = bytearray()

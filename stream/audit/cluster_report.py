@@ -6,21 +6,23 @@ meanings stay, later releases only add some.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import Order, Wait, Waiting
+from spu_assigner.core.base.records import Order, ReplicaMap, Status, Wait, Waiting
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
-from spu_assigner.stream.audit.topic_history import ClusterOutputs, read_cluster
 from spu_assigner.stream.common.printable import listed
-from spu_assigner.stream.job.checkpoint_reading import Inspection
+from spu_assigner.stream.job.shard.clusters import output_key
+from spu_assigner.stream.job.shard.published import PublishedState, checked_record, own_messages
+from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.topics import REPLICA_MAP
 
 FORMAT: Final = 1  # rises when a field changes its meaning
 WAITING_FIELDS: Final = (
@@ -34,30 +36,23 @@ class NotThereError(AssignerError):
     """There is no such cluster, topic or partition."""
 
 
-def checkpoint_report(
-    inspection: Inspection, *, cluster_id: str | None = None, topic: str | None = None
+def inspect_report(
+    states: Iterable[ClusterState], *, is_named: bool = False, topic: str | None = None
 ) -> Report:
-    """All clusters by id; or a named one in detail, and of it a named topic with its map.
+    """The clusters; one that was named in detail, and of it a named topic with its map.
 
     Raises:
-        NotThereError: there is no such cluster or topic; it says what there is.
+        NotThereError: there is no such topic; it says what there is.
     """
-    clusters = inspection.clusters
-    if cluster_id is not None and cluster_id not in clusters:
-        raise NotThereError(
-            f"there is no cluster {cluster_id!r} after batch {inspection.batch}; there is "
-            f"{listed(sorted(clusters))}"
-        )
-    names = [field.name for field in dataclasses.fields(inspection)]
-    reports = []
-    for name in sorted(clusters) if cluster_id is None else [cluster_id]:
-        state = clusters[name]
-        report = cluster_report(state)
-        report["detail"] = None if cluster_id is None else _detail(state)
-        report["topic"] = None if topic is None else topic_map(state, topic)
-        reports.append(report)
-    head = {name: getattr(inspection, name) for name in names if name != "clusters"}
-    return {"format": FORMAT, **head, "clusters": reports}
+    clusters = [
+        {
+            **cluster_report(state),
+            "detail": _detail(state) if is_named else None,
+            "topic": None if topic is None else topic_map(state, topic),
+        }
+        for state in states
+    ]
+    return {"format": FORMAT, "clusters": clusters}
 
 
 def cluster_report(state: ClusterState) -> Report:
@@ -258,6 +253,42 @@ def read_topic(
             f"no partition {partition} in topic {topic!r}; expected 0 to {len(partitions) - 1}"
         )
     return found, range(partition, partition + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOutputs:
+    """One cluster as its outputs show it."""
+
+    state: ClusterState
+    maps: tuple[ReplicaMap, ...]  # of the topic asked about, those of its present life
+    gone: Status | None  # DELETED or RELEASED: how the topic asked about went, if it did last
+
+
+def read_cluster(connection: Connection, cluster_id: str, topic: str) -> ClusterOutputs:
+    """Read a cluster, with all retained revisions of one topic.
+
+    Raises:
+        ClusterUnknownError: no message is of it.
+        DamagedOutputError: a message is none of the job's.
+        ClientError: Kafka cannot be reached, or topics are missing.
+    """
+    published, topic_key = PublishedState(connection.prefix), f"{cluster_id}/{topic}".encode()
+    maps: list[ReplicaMap] = []
+    gone: Status | None = None
+    for name, key, message in own_messages(connection, cluster_id):
+        place = int(message.partition() or 0), int(message.offset() or 0)
+        published.take(name, key, message.value(), place=place)
+        if name != REPLICA_MAP or key != topic_key:
+            continue
+        if (found := checked_record(message, ReplicaMap, output_key)) is not None:
+            maps.append(found)
+            gone = None
+        else:
+            is_release = tombstone_is_release(message.headers())
+            gone = Status.RELEASED if is_release else Status.DELETED
+            maps.clear()
+    state = published.unchecked(cluster_id)
+    return ClusterOutputs(state=state, maps=tuple(maps), gone=gone)
 
 
 def _size(topic: Topic) -> tuple[int, int, int]:

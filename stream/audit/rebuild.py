@@ -47,7 +47,7 @@ from spu_assigner.stream.job.checkpoint.files import (
     sha256_of,
     write_text,
 )
-from spu_assigner.stream.job.checkpoint.past_positions import Skipped, retained_positions
+from spu_assigner.stream.job.checkpoint.inputs import Skipped, retained_positions
 from spu_assigner.stream.job.checkpoint.recovered import (
     FOLDER,
     METADATA_FILE,
@@ -60,11 +60,11 @@ from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
+from spu_assigner.stream.job.query import shard_labels
 from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.job.shard.published import PublishedState, read_published
 from spu_assigner.stream.job.shard.state_log import first_writes
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX
@@ -115,12 +115,7 @@ class RecoverReport:
 
 
 def last_marker(settings: Settings) -> CommitMarker:
-    """The last marker of the query; nobody is fenced.
-
-    Raises:
-        NothingToRecoverError: there is none.
-        TopicsError: Kafka does not answer, or its topics are missing or wrong.
-    """
+    """The last marker of the query; nobody is fenced. Raises as `recover`."""
     _check_topics(settings)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
@@ -134,11 +129,7 @@ def last_marker(settings: Settings) -> CommitMarker:
 
 
 def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
-    """What `recover` would do; nothing is written and nobody is fenced.
-
-    Raises:
-        AssignerError: it could not be done, as `recover` says it.
-    """
+    """What `recover` would do; nothing is written and nobody is fenced. Raises as `recover`."""
     _refuse_taken_folder(settings)
     return _read(settings, last_marker(settings), skip_lost=skip_lost)[0]
 
@@ -177,7 +168,6 @@ def recover(
 
 
 def _check_topics(settings: Settings) -> None:
-    """Topics and rights, before anybody is fenced."""
     client = settings.connection().client()
     check_topics(client, prefix=settings.topic_prefix, role=Role.RECOVERER)
 
@@ -200,7 +190,7 @@ def _read(
         settings, marker.positions, marker.topic_ids, skip_lost=skip_lost
     )
     published = read_published(settings.connection(), held_seconds=HELD_SECONDS_MAX)
-    counts: Counter[str] = Counter()
+    counts = Counter(clusters=0, spus=0, topics=0, partitions=0, waiting=0)
     for cluster_id in published.cluster_ids:  # One at a time: a decoded state is large.
         state = published.restored(cluster_id)
         lists = sum(len(each.replicas.lists()) for each in state.topics.values())
@@ -215,7 +205,7 @@ def _read(
         topic_ids=topic_ids,
         skipped=skipped,
         messages=published.messages,
-        **{name: counts[name] for name in ("clusters", "spus", "topics", "partitions", "waiting")},
+        **counts,
     )
     return report, published
 

@@ -7,7 +7,6 @@ many more there are; the JSON has them all.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from rich import box
@@ -37,9 +36,8 @@ _TOPIC_FIELDS: Final = (
 def tables(report: Report, *, asked_topic: str | None = None) -> Iterator[RenderableType]:
     """The whole report, piece by piece."""
     clusters = report["clusters"]
-    yield _lines({name: each for name, each in report.items() if name != "clusters"})
     if not clusters:
-        yield Text("\nThere is no cluster yet.")
+        yield Text("There is no cluster yet.")
     for cluster in clusters[:ROWS_SHOWN]:
         yield Text()
         yield _lines({name: each for name, each in cluster.items() if name not in _APART})
@@ -83,11 +81,7 @@ def _map(found: Report, spus: Sequence[Report]) -> Iterator[RenderableType]:
 
 def _lines(values: Mapping[str, Any]) -> Text:
     """A field a line, without those that say nothing."""
-    pairs = (
-        f"{name:<18} {_time(each) if name == 'batch_time_ms' else _text(each)}"
-        for name, each in values.items()
-        if not _is_empty(each)
-    )
+    pairs = (f"{name:<18} {_text(each)}" for name, each in values.items() if not _is_empty(each))
     return Text("\n".join(pair.rstrip() for pair in pairs))
 
 
@@ -137,10 +131,6 @@ def _text(value: Any) -> str:
             return ", ".join(map(_text, value)) or "-"
         case _:
             return printable(str(value))
-
-
-def _time(time_ms: int) -> str:
-    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%F %T} UTC"
 
 
 def _more(count: int) -> str:

@@ -99,12 +99,7 @@ def described_over(
 
 
 def read_described(connection: Connection, cluster_id: str, spu_id: int) -> Described | None:
-    """What was announced last of one SPU; None: nothing.
-
-    Raises:
-        ClientError: the broker does not answer, or topics are missing.
-        DecodeError: an SPU's entry in `assigner-state` is damaged.
-    """
+    """What was announced last of one SPU; None: nothing."""
     known = AnnouncedOfCluster(cluster_id)
     for topic, take in ((ASSIGNER_STATE, known.take_state), (SPU_EVENTS, known.take_event)):
         with Reader(connection, [topic], from_beginning=True) as reader:
@@ -145,11 +140,7 @@ class AnnouncedOfCluster:
         self._elsewhere: dict[tuple[str, str], str] = {}  # brokers that are SPUs of others
 
     def take_state(self, message: Message) -> None:
-        """A message of `assigner-state`; all of them come before the events.
-
-        Raises:
-            DecodeError: it is an SPU's of this cluster, and damaged.
-        """
+        """A message of `assigner-state`; all of them come before the events."""
         cluster_id, _, rest = (message.key() or b"").decode("utf-8", "replace").partition("/")
         kind, _, name = rest.partition("/")
         if kind != _STATE:

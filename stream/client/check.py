@@ -29,7 +29,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import LineError, LineFault
 from spu_assigner.schemas.json_lines.json_object import lenient_members
 from spu_assigner.schemas.json_lines.lines import event_of_members
-from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
+from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.common.printable import counted, listed, printable
 
 FAULTS_MAX: Final = 10_000  # of a file, of which no more is read then
@@ -268,7 +268,7 @@ def check_lines(source: BinaryIO, name: str, default_policy: Policy, *, is_json:
     """Print the faults of a file of events and their number; returns the exit status."""
     check = FileCheck(default_policy)
     number = 0
-    for number, raw in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
+    for number, raw in enumerate(lines_of(source), start=1):
         check.take(number, raw)
         if check.is_full:
             break

@@ -189,12 +189,7 @@ def exchange(
     seconds: float,
     check: Callable[[], None],
 ) -> Awaited:
-    """Send events, and gather what the job answers to each.
-
-    Args:
-        seconds: for how long nothing may be answered.
-        check: called between looks; may raise to end the wait.
-    """
+    """Send events, and gather what the job answers to each."""
     awaited = Awaited(awaits_room=False)
     # Made before anything is sent, so that it sees every answer.
     with Reader(connection, [RING_EVENTS, TOPIC_STATUS, DEAD_LETTER]) as reader:

@@ -17,10 +17,9 @@ import click
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream.client.assignment_file import read_assignment
 from spu_assigner.stream.client.produce_options import Option, options_of, with_kept
 from spu_assigner.stream.client.sending import WAIT_SECONDS, send_events
-from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
+from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import (
     FILE,
     broker_options,
@@ -85,8 +84,6 @@ def _add_command(kind: type[Event]) -> None:
     def send(connection: Connection, output: Form, wait: float | None, **given: Any) -> int:
         if given.pop("keep", False):
             given |= with_kept(connection, given)
-        if isinstance(file := given.get("replicas"), Path):
-            given["replicas"] = read_assignment(file)
         named = {field: value for field, value in given.items() if value is not None}
         try:
             event = kind(occurred_at=time.time_ns() // 1_000_000, **named)
@@ -127,15 +124,12 @@ def events(file: Path, connection: Connection, output: Form, wait: float | None)
 
 def _events_of(source: BinaryIO) -> Iterator[tuple[str, Event | None]]:
     """Each event with the name of its line; None for one that was reported as bad."""
-    number = 0
-    for lines in chunks_of_lines(source):
-        for line in lines:
-            number += 1
-            try:
-                event = event_of_line(line)
-            except DecodeError as error:
-                click.echo(f"{PROGRAM}: line {number}: {error.message}", err=True)
-                yield f"line {number}", None
-            else:
-                if event is not None:
-                    yield f"line {number}", event
+    for number, line in enumerate(lines_of(source), start=1):
+        try:
+            event = event_of_line(line)
+        except DecodeError as error:
+            click.echo(f"{PROGRAM}: line {number}: {error.message}", err=True)
+            yield f"line {number}", None
+        else:
+            if event is not None:
+                yield f"line {number}", event

@@ -11,9 +11,16 @@ import click
 from msgspec import NODEFAULT
 from msgspec.structs import FieldInfo, fields
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event
-from spu_assigner.core.base.limits import MESSAGE_SIZE_MAX
-from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
+from spu_assigner.schemas.errors import DecodeError, LineError
+from spu_assigner.schemas.json_lines.json_object import (
+    REASSIGNMENT,
+    is_reassignment,
+    strict_value,
+)
+from spu_assigner.schemas.json_lines.kinds import MANUAL_DEPTH_MAX, is_deeper_than
 from spu_assigner.schemas.json_lines.lines import constraints_from_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.kafka.config.command_options import BYTE_SIZE, amounts
@@ -21,6 +28,9 @@ from spu_assigner.stream.kafka.config.connection import Connection
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
+_FORMS: Final = (
+    'a list like [{"id": 0, "replicas": [0, 1, 2]}], or an object {"partitions": [such a list]}'
+)
 EFFECTS: Final = ", ".join(effect.value for effect in TaintEffect)
 _HELP: Final = {
     "spu_id": "The SPU.",
@@ -49,6 +59,16 @@ _HELP: Final = {
     "band_percent": "Above the fair dominant share.  [default: 5]",
     "band": "Replicas from the fair share, 0 or 1.  [default: 1]",
 }
+
+
+class AssignmentFileError(AssignerError):
+    """The file holds no replica lists."""
+
+    exit_status = 2
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(f"replica assignment {str(path)!r} {reason}")
 
 
 def options_of(kind: type[Event]) -> Iterator[Option]:
@@ -129,6 +149,37 @@ def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> 
         raise click.BadParameter(reason.message) from reason
 
 
+def read_assignment(path: Path) -> Any:
+    """The manual lists of a file, in either of the documents' forms, as they are there: the core
+    names the first fault of the lists themselves.
+    """
+    try:
+        data = read_plain_file(path, size_max=MANUAL_FILE_SIZE_MAX, follows_link=False)
+    except FileRefusedError as error:
+        raise AssignmentFileError(path, error.reason) from error
+    try:
+        value = strict_value(data.decode("utf-8").removeprefix("\ufeff"))
+        is_too_deep = is_deeper_than(value, MANUAL_DEPTH_MAX)
+    except RecursionError:
+        is_too_deep = True
+    except (LineError, ValueError) as error:
+        reason = error.message if isinstance(error, LineError) else str(error)
+        raise AssignmentFileError(path, f"cannot be read: {reason}; expected {_FORMS}") from error
+    if is_too_deep:
+        raise AssignmentFileError(path, f"is nested too deeply; expected {_FORMS}")
+    if is_reassignment(value):
+        raise AssignmentFileError(path, f"{REASSIGNMENT}; expected {_FORMS}")
+    is_object = isinstance(value, dict) and list(value) == ["partitions"]
+    if not isinstance(value["partitions"] if is_object else value, list):
+        raise AssignmentFileError(path, f"is neither form; expected {_FORMS}")
+    return value
+
+
+def _assignment_of(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
+    """The replica lists of the file that an option names."""
+    return None if file is None else read_assignment(file)
+
+
 _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how it is read
     Mapping[str, str]: (
         "--label",
@@ -151,6 +202,7 @@ _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how 
         "--replica-assignment",
         {
             "type": click.Path(path_type=Path),
+            "callback": _assignment_of,
             "metavar": "FILE",
             "help": "Replica lists by hand: a JSON list of {id, replicas}, or {partitions: that "
             "list}.",

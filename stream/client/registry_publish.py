@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any, Final
@@ -37,14 +36,6 @@ class SchemaRegistryError(AssignerError):
     """The registry cannot be reached, refuses, or holds something else under an id of ours."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedSchemas:
-    """What a registry holds of ours, and what it does not."""
-
-    present: list[Registered]
-    missing: list[Registered]
-
-
 class _NoRedirects(HTTPRedirectHandler):
     """Credentials are for the address that was given, and no other."""
 
@@ -58,9 +49,6 @@ class SchemaRegistryClient:
     Args:
         url: `http(s)://host:port[/path]`.
         environ: may hold the credentials. OpenSSL's own SSL_CERT_FILE names other authorities.
-
-    Raises:
-        SchemaRegistryError: the address is none, or credentials would be sent unencrypted.
     """
 
     def __init__(self, url: str, environ: Mapping[str, str]) -> None:
@@ -112,11 +100,12 @@ class SchemaRegistryClient:
             ) from reason
 
 
-def compare(client: SchemaRegistryClient) -> PublishedSchemas:
-    """Which versions a registry holds under their ids.
+def publish(client: SchemaRegistryClient) -> tuple[list[Registered], list[Registered]]:
+    """Put into a registry what is missing; returns what was missing, and what was there.
 
     Raises:
-        SchemaRegistryError: an id belongs to another schema there, or the request fails.
+        SchemaRegistryError: an id belongs to another schema there, before anything is written; or
+            the registry cannot be asked, or refuses a write: the next call resumes.
     """
     present, missing, others = [], [], []
     for entry in Registry.load().entries:
@@ -126,25 +115,13 @@ def compare(client: SchemaRegistryClient) -> PublishedSchemas:
         elif _is_same(found, entry):
             present.append(entry)
         else:
-            others.append(entry)
+            others.append(f"{entry.id} ({entry.type_name} {entry.version})")
     if others:
-        listed = ", ".join(f"{each.id} ({each.type_name} {each.version})" for each in others)
         raise SchemaRegistryError(
-            f"other schemas have these ids in the registry: {listed}; the messages' ids are "
-            "permanent: use a registry, or a context (…/contexts/:.spu:), of this product's own"
+            f"other schemas have these ids in the registry: {', '.join(others)}; the messages' ids "
+            "are permanent: use a registry, or a context (…/contexts/:.spu:), of this product's own"
         )
-    return PublishedSchemas(present=present, missing=missing)
-
-
-def publish(client: SchemaRegistryClient) -> PublishedSchemas:
-    """Put into a registry what is missing; returns what was there before and what was missing.
-
-    Raises:
-        SchemaRegistryError: as `compare`, before anything is written; or the registry refuses a
-            write: the next call resumes.
-    """
-    found = compare(client)
-    for entry in found.missing:
+    for entry in missing:
         subject = quote(subject_of(entry), safe="")
         mode = f"/mode/{subject}?force=true"  # also where it has versions already
         client.request("PUT", mode, {"mode": "IMPORT"})
@@ -154,7 +131,7 @@ def publish(client: SchemaRegistryClient) -> PublishedSchemas:
             client.request("POST", f"/subjects/{subject}/versions", named)
         finally:
             client.request("PUT", mode, {"mode": "READWRITE"})
-    return found
+    return missing, present
 
 
 def subject_of(entry: Registered) -> str:

@@ -18,7 +18,7 @@ from spu_assigner.core.base.events import DEFAULT_POLICY, Event, Policy
 from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.json_lines.lines import answer_to_json, dead_letter_json
-from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
+from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import FILE, reading
 
 DEFAULT_POLICIES: Final = tuple(policy for policy in Policy if policy is not Policy.MANUAL)
@@ -85,21 +85,18 @@ def answer_lines(
 ) -> int:
     """Answer every line of `source`; returns the exit status."""
     answer = _explained(default_policy) if explain else _plain(default_policy)
-    dead_letters = number = 0
-    for lines in chunks_of_lines(source):
-        for line in lines:
-            number += 1
-            try:
-                event = event_of_line(line)
-            except DecodeError as error:
-                dead_letters += 1
-                raw = line.removesuffix(b"\r")
-                answers = [dead_letter_json(number, error.code, error.message, raw)]
-            else:
-                answers = [] if event is None else answer(event)
-            target.writelines(f"{each}\n".encode("ascii") for each in answers)
+    status = 0
+    for number, line in enumerate(lines_of(source), start=1):
+        try:
+            event = event_of_line(line)
+        except DecodeError as error:
+            status, raw = 1, line.removesuffix(b"\r")
+            answers = [dead_letter_json(number, error.code, error.message, raw)]
+        else:
+            answers = [] if event is None else answer(event)
+        target.writelines(f"{each}\n".encode("ascii") for each in answers)
         target.flush()
-    return 1 if dead_letters else 0
+    return status
 
 
 def _plain(default_policy: Policy) -> Callable[[Event], list[str]]:

@@ -84,7 +84,6 @@ def _require_same(reader: Reader) -> None:
 
     try:
         reader.require_same(ANSWER_SECONDS_MAX)
-    except RenewedError:
-        raise
-    except ClientError:
-        pass
+    except ClientError as reason:
+        if isinstance(reason, RenewedError):
+            raise

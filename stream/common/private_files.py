@@ -34,9 +34,6 @@ def private_folder(folder: Path) -> None:
     """Make a folder 0700; take the rights to read from others where it is there already.
 
     What others could have written is not trusted, so that is refused, not changed.
-
-    Raises:
-        FolderError: it is another user's, or others can write to it, or it cannot be made.
     """
     with _as_folder_error(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,11 +45,7 @@ def private_folder(folder: Path) -> None:
 
 
 def require_trusted(folder: Path) -> None:
-    """Return if `private_folder` would take this folder, or could make it; nothing is changed.
-
-    Raises:
-        FolderError: it would not.
-    """
+    """Return if `private_folder` would take this folder, or could make it; nothing is changed."""
     with _as_folder_error(folder):
         place = folder
         try:

@@ -26,11 +26,7 @@ def bytes_text(size: int) -> str:
 
 
 def byte_size(text: str) -> int:
-    """Bytes out of `50GB`: KB, MB, GB are powers of 1000, KiB, MiB, GiB of 1024.
-
-    Raises:
-        ValueError: the text is no number of bytes, or one that Kafka cannot hold.
-    """
+    """Bytes out of `50GB`, up to Kafka's 64 bits: KB, MB are powers of 1000, KiB, MiB of 1024."""
     found = _SIZE.fullmatch(text)
     factor = None if found is None else _FACTORS.get(found[2].lower())
     if found is None or factor is None or (size := int(float(found[1]) * factor)) > SIZE_MAX:
@@ -41,11 +37,7 @@ def byte_size(text: str) -> int:
 
 
 def byte_rate(text: str) -> int:
-    """Bytes per second out of `50MB/s`; `/s` may be left out.
-
-    Raises:
-        ValueError: the text is no rate, or less than one byte per second.
-    """
+    """Bytes per second out of `50MB/s`; `/s` may be left out."""
     try:
         if (rate := byte_size(text.strip().removesuffix("/s"))) >= 1:
             return rate

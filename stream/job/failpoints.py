@@ -54,11 +54,7 @@ class Armed:
 
 
 def armed(environ: Mapping[str, str] = os.environ) -> Armed:
-    """What the environment says.
-
-    Raises:
-        SettingsError: it names no failpoint.
-    """
+    """What the environment says; raises SettingsError if it names no failpoint."""
     text = environ.get(VARIABLE, "").strip()
     match = re.fullmatch(rf"({'|'.join(Failpoint)})(?::([0-9]{{1,18}}))?", text)
     if match is not None:

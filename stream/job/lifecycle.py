@@ -112,17 +112,8 @@ class Job:
         url: str | None = self.spark.sparkContext.uiWebUrl
         return url
 
-    @property
-    def metrics_url(self) -> str | None:
-        """Where the job's metrics are; `/live` and `/ready` are beside them."""
-        return self.watch.url
-
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
-        """Wait for the query's end; False: it still runs.
-
-        Raises:
-            AssignerError: why it ended, if it was not stopped.
-        """
+        """Wait for the query's end; False: it still runs. Raises why it ended, if not stopped."""
         from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
@@ -217,16 +208,10 @@ class Job:
 
 
 def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
-    """Check what the job relies on, and start it.
+    """Check what the job relies on, and start it; raises why it cannot be started.
 
     Args:
         environ: the environment to find Java and the cache with; this process's by default.
-
-    Raises:
-        JavaError, JarError: what Spark needs cannot be had.
-        TopicsError: Kafka does not answer, or its topics are missing or wrong.
-        CheckpointError, SinkError: checkpoint, settings and what is in Kafka do not fit together.
-        InputError: what was to be read next is no longer in Kafka.
     """
     check_early(settings, environ)
     java = jars = None
@@ -242,11 +227,7 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
 
 
 def start_query(spark: SparkSession, settings: Settings) -> Job:
-    """Start the query in a session that was built for it.
-
-    Raises:
-        AssignerError: as `start` does, for what concerns checkpoint, input and outputs.
-    """
+    """Start the query in a session that was built for it."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
     from spu_assigner.stream.job.metrics.watcher import Watch

@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -22,8 +21,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.job.checkpoint.files import Positions
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets
 from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, SourceRange
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import await_stable
@@ -76,12 +74,6 @@ def read_marker(
     Args:
         seconds_max: for the broker's answers.
         held_seconds: for open transactions on the topic; by default as long.
-
-    Raises:
-        KafkaException: the broker does not answer within `seconds_max` seconds.
-        OpenTransactionError: a transaction stays open, so the last marker may be hidden.
-        PrefixTakenError: the last marker is of another query.
-        MarkerFormatError: it is not of a form that this release reads.
     """
     place, query = (topic, 0), settings.query_name
     client = {**settings.connection().client(), "log_level": 0}
@@ -116,9 +108,15 @@ def read_marker(
             span *= 8
     own = last.pop(query, None)
     for other, message in last.items():  # What is no marker is passed over.
-        if (own is None or _offset(message) > _offset(own)) and _is_marker(message):
+        is_later = own is None or _offset(message) > _offset(own)
+        if is_later and isinstance(_marker_of(message), CommitMarker):
             raise PrefixTakenError(topic=topic, query=query, other=other)
-    return None if own is None else _placed(own, query)
+    if own is None:
+        return None
+    marker = _marker_of(own)
+    if isinstance(marker, str):
+        raise MarkerFormatError(topic=topic, offset=_offset(own), query=query, found=marker)
+    return PlacedMarker(marker=marker, written_at=own.timestamp()[1] / 1000)
 
 
 def _last_by_query(
@@ -145,25 +143,13 @@ def _offset(message: Message) -> int:
     return int(message.offset() or 0)
 
 
-def _is_marker(message: Message) -> bool:
+def _marker_of(message: Message) -> CommitMarker | str:
+    """The marker that a message is; a text: what it is instead."""
     try:
-        return isinstance(decode_record(message.value() or b""), CommitMarker)
-    except DecodeError:
-        return False
-
-
-def _placed(message: Message, query: str) -> PlacedMarker:
-    try:
-        marker = decode_record(message.value() or b"")
-        found = f"it is a {type(marker).__name__}"
+        record = decode_record(message.value() or b"")
     except DecodeError as reason:
-        marker, found = None, reason.message
-    if not isinstance(marker, CommitMarker):
-        raise MarkerFormatError(
-            topic=str(message.topic()), offset=_offset(message), query=query, found=found
-        )
-    _, milliseconds = message.timestamp()
-    return PlacedMarker(marker=marker, written_at=milliseconds / 1000)
+        return reason.message
+    return record if isinstance(record, CommitMarker) else f"it is a {type(record).__name__}"
 
 
 def offsets_read(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[PartitionOffsets, ...]]:
@@ -176,18 +162,3 @@ def offsets_read(ranges: list[SourceRange], prefix: str) -> dict[str, tuple[Part
         )
         offsets[topic] = (*offsets.get(topic, ()), read)
     return offsets
-
-
-def positions_moved(
-    before: Positions, offsets: Mapping[str, tuple[PartitionOffsets, ...]]
-) -> dict[str, tuple[PartitionPosition, ...]]:
-    """How far the input has been read after a batch, as far as its messages show it."""
-    moved = dict(before)
-    for topic, read in offsets.items():
-        after = {each.partition: each.next for each in moved.get(topic, ())}
-        after |= {each.partition: each.last + 1 for each in read}
-        moved[topic] = tuple(
-            PartitionPosition(partition=partition, next=after[partition])
-            for partition in sorted(after)
-        )
-    return moved

@@ -45,11 +45,7 @@ class DigestMismatchError(SinkError):
 
 
 def is_sent(marker: CommitMarker, last: CommitMarker | None, *, topic: str) -> bool:
-    """Whether the batch of a marker is in Kafka already, by the last marker that `topic` has.
-
-    Raises:
-        MarkerGapError, ForeignCheckpointError, DigestMismatchError: it must not be sent.
-    """
+    """Whether a batch is in Kafka already, by the last marker of `topic`; raises if neither."""
     if last is not None:
         check_checkpoint(marker.checkpoint_id, last)
     require_next(marker.batch, last, query=marker.query, topic=topic)

@@ -78,15 +78,7 @@ class Ownership:
         return LOOK_SECONDS if isinstance(self._files, LocalFiles) else REMOTE_LOOK_SECONDS
 
     def take(self, take_id: Callable[[], None]) -> None:
-        """Become the owner; again where this process was it before.
-
-        Args:
-            take_id: takes the transactional id, which shuts out who had it.
-
-        Raises:
-            FencedError: a later process is the owner.
-            Exception: what `take_id` raises; OSError, Py4JError: the notes cannot be written.
-        """
+        """Become the owner by `take_id`, again where this process was it; or raise FencedError."""
         self._require_none_after(self._number)
         number = self._choose()
         try:
@@ -103,11 +95,7 @@ class Ownership:
                 self._remove(other.name)
 
     def check(self) -> None:
-        """Look whether a later process is the owner.
-
-        Raises:
-            FencedError: so it is. A look that fails raises nothing: Kafka is the authority.
-        """
+        """Raise FencedError if a later process is the owner, as far as the notes can be read."""
         from py4j.protocol import Py4JError
 
         with suppress(OSError, Py4JError):

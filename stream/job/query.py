@@ -1,18 +1,30 @@
-"""The query's plan: events in, bundles of answers out."""
+"""The query's plan: both input topics as one stream of events in, bundles of answers out.
+
+The order of the union matters. Spark asks its sources for their latest offsets one after the other,
+in the order they stand in: topic events first, SPU events last. A join that was acknowledged before
+a create was sent is therefore in the create's batch or an earlier one, never in a later one. While
+another producer's transaction is open on the SPU events, a join that was acknowledged after its
+beginning cannot be read yet; topic events are held back until it can (`HeldEvents.java`).
+
+While nothing comes, the source that is asked first waits at the broker for events of both topics
+(`LongPollKafkaProvider.java`), so an idle job takes little CPU time of its own and of the broker's.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from spu_assigner.stream.job.checkpoint.files import absolute
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, initial_state, starting_offsets
 from spu_assigner.stream.job.shard.batch import Options
+from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, InputSource
 from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX, options_to_json
-from spu_assigner.stream.job.source import read_events, shard_labels, triggers_begun
-from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.topic_admin import partition_counts
-from spu_assigner.stream.kafka.topics import INPUTS
+from spu_assigner.stream.kafka.topics import INPUTS, SPU_EVENTS, topic_name
 from spu_assigner.stream.local.jvm.callback_auth import require_token
 
 if TYPE_CHECKING:
@@ -20,6 +32,20 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 SINK: Final = "io.spuassigner.spark.AnswersProvider"
+# How long the broker holds an empty fetch back, by default 500 ms. Spark asks for a partition's
+# ends each time it has fetched; by then its consumer has asked for more, and the broker answers the
+# questions of a connection one after the other.
+FETCH_WAIT_MS_MAX: Final = 1
+# Where a partition ends is asked of its leader. If that broker has crashed, Kafka's admin client
+# can wait for it, and for no other, until the call's time is up (KAFKA-20673): by default 60 s. For
+# the next call Spark takes a new client, which finds the new leader. In all as long as before.
+CALL_MS_MAX: Final = 10_000
+CALLS_MAX: Final = 17  # 1 s apart; by default 3
+# At least, from a batch of several events to the next one: under a steady load batches would follow
+# each other at once, and what they cost would be most of the job's work.
+BATCH_INTERVAL_MS: Final = 500
+_LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
+LONG_POLL_SOURCE: Final = "io.spuassigner.spark.LongPollKafkaProvider"
 
 
 def build_query(
@@ -65,6 +91,116 @@ def build_query(
             shard_labels(shards),
         )
     return events_to_bundles(events, options, run=run, spills=is_here, state=state)
+
+
+def read_events(
+    spark: SparkSession,
+    settings: Settings,
+    *,
+    shards: int,
+    group: str,
+    begins: Mapping[str, Mapping[str, int]] | None = None,
+) -> DataFrame:
+    """The rows: shard, event (`stream/local/jvm/spark_extension/EventReaders.java`).
+
+    Args:
+        group: a name of this query and no other in the JVM.
+        begins: by the topic's whole name, for each of its partitions where a new checkpoint begins
+            to read (-2: at the first message); by default all from their first messages.
+    """
+    _require_secrets(spark, settings)
+    sources = {
+        "longPollGroup": group,
+        "longPollSources": "2",
+        "longPollIntervalMs": str(BATCH_INTERVAL_MS),
+        "eventShards": ",".join(map(str, shard_labels(shards))),
+    }
+    topics = _source(
+        spark,
+        settings,
+        InputSource.TOPIC_EVENTS,
+        begins,
+        longPollFirst="true",
+        heldBehind=topic_name(SPU_EVENTS, prefix=settings.topic_prefix),
+        **sources,
+        # Only this one is limited: in a backlog membership is caught up first.
+        maxOffsetsPerTrigger=str(settings.topic_events_per_batch),
+    )
+    return topics.union(_source(spark, settings, InputSource.SPU_EVENTS, begins, **sources))
+
+
+def triggers_begun(spark: SparkSession, group: str) -> int:
+    """How many triggers the query of this group has begun: one a second at least while it lives."""
+    source = getattr(spark._jvm, LONG_POLL_SOURCE)
+    return int(source.triggersBegun(group))
+
+
+def _require_secrets(spark: SparkSession, settings: Settings) -> None:
+    """Spark resolves references to variables in its own JVM, which may be older than they are."""
+    for variable in settings.security.variables():
+        if spark.sparkContext._jvm.System.getenv(variable) is None:  # type: ignore[union-attr]  # there is one
+            raise SettingsError(
+                variable,
+                found="not in the environment of Spark's JVM",
+                expected=f"it there too, at its start; or a file named by {variable}_FILE",
+            )
+
+
+def _source(
+    spark: SparkSession,
+    settings: Settings,
+    source: InputSource,
+    begins: Mapping[str, Mapping[str, int]] | None,
+    **options: str,
+) -> DataFrame:
+    name = topic_name(SOURCE_TOPICS[source], prefix=settings.topic_prefix)
+    first = "earliest" if begins is None else json.dumps({name: begins[name]})
+    return (
+        spark.readStream.format(LONG_POLL_SOURCE)
+        .options(
+            **{
+                **settings.connection().spark(),
+                "subscribe": name,
+                "eventSource": str(source.value),
+                # Of a new checkpoint: no event is passed over.
+                "startingOffsets": first,
+                "failOnDataLoss": "true",  # a gap must not pass for an event that never was
+                "kafka.isolation.level": "read_committed",
+                "kafka.fetch.max.wait.ms": str(FETCH_WAIT_MS_MAX),
+                "kafka.request.timeout.ms": str(CALL_MS_MAX),  # no more than that of a call
+                "kafka.default.api.timeout.ms": str(CALL_MS_MAX),
+                "fetchOffset.numRetries": str(CALLS_MAX),
+                **options,
+            }
+        )
+        .load()
+    )
+
+
+def shard_labels(shards: int) -> list[int]:
+    """For each state partition a number that Spark's hash sends to it, so that none holds two."""
+    labels: dict[int, int] = {}
+    for label in range(_LABELS_TRIED_MAX):
+        labels.setdefault(spark_partition(label, shards), label)
+        if len(labels) == shards:
+            return [labels[partition] for partition in range(shards)]
+    raise ValueError(f"no labels for {shards} shards among the first {_LABELS_TRIED_MAX} numbers")
+
+
+def spark_partition(value: int, partitions: int) -> int:
+    """The partition of a row grouped by one int: Spark's Murmur3, seed 42, modulo the number."""
+    mask = 0xFFFFFFFF
+    k = value * 0xCC9E2D51 & mask
+    k = (k << 15 | k >> 17) & mask
+    k = k * 0x1B873593 & mask
+    h = 42 ^ k
+    h = (h << 13 | h >> 19) & mask
+    h = (h * 5 + 0xE6546B64) & mask
+    h ^= 4  # the size of an int
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        h = (h ^ h >> shift) * factor & mask
+    h ^= h >> 16
+    return (h - (1 << 32) if h >> 31 else h) % partitions
 
 
 def events_to_bundles(

@@ -89,11 +89,7 @@ def ensure_jars(
     *,
     reads_kafka: bool = True,
 ) -> Jars:
-    """The jars for a session that uses this checkpoint; those for S3 only where it is on S3.
-
-    Raises:
-        JavaError, JarError: they cannot be had.
-    """
+    """The jars for a session that uses this checkpoint; those for S3 only where it is on S3."""
     groups: list[Group] = ["spark-local"]
     groups += ["spark-kafka"] if reads_kafka else []
     groups += ["spark-s3"] if is_on_s3(checkpoint) else []
@@ -249,11 +245,7 @@ def s3_options(*, is_brief: bool) -> dict[str, str]:
 def command_session(
     given: SparkSession | None, place: str, *, application: str
 ) -> Iterator[SparkSession]:
-    """The given session, else the active one, else one of its own that ends with the block.
-
-    Raises:
-        SessionError, JavaError, JarError: it cannot be had.
-    """
+    """The given session, else the active one, else one of its own that ends with the block."""
     from pyspark.sql import SparkSession
 
     base = given or SparkSession.getActiveSession()
@@ -268,17 +260,13 @@ def command_session(
 
 
 def start_command_session(place: str, *, application: str) -> SparkSession:
-    """A session for a command that looks at this checkpoint.
-
-    Raises:
-        SessionError, JavaError, JarError: it cannot be had.
-    """
+    """A session for a command that looks at this checkpoint."""
     flags = {"checkpoint": place, "ui_port": "0", "query_name": application}
     settings = Settings.load(flags=flags)
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit has started the JVM, with its jars.
         return build_session(settings, java=None, jars=None)
     java, jars = ensure_java(), ensure_jars(place, reads_kafka=False)
-    with _stderr_kept() as said:
+    with tempfile.TemporaryFile() as said, stderr_to(said):
         try:
             # Here, whatever master the job has: what is read goes to this process alone.
             settings = replace(settings, master="local[*]")
@@ -293,15 +281,14 @@ def start_command_session(place: str, *, application: str) -> SparkSession:
 
 
 @contextmanager
-def _stderr_kept() -> Iterator[IO[bytes]]:
-    """Give a JVM that is started meanwhile a file for what it says; it has no other silence."""
+def stderr_to(file: IO[bytes]) -> Iterator[None]:
+    """Give processes that are started meanwhile, a JVM above all, a file for what they say."""
     saved = os.dup(2)
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield said
-        finally:
-            sys.stderr.flush()
-            os.dup2(saved, 2)
-            os.close(saved)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import KafkaException, Producer
@@ -29,14 +29,9 @@ from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.checkpoint.files import Positions
+from spu_assigner.stream.job.checkpoint.inputs import InputIdentity
 from spu_assigner.stream.job.failpoints import Failpoint, armed
-from spu_assigner.stream.job.input_identity import InputIdentity
-from spu_assigner.stream.job.marker import (
-    PlacedMarker,
-    offsets_read,
-    positions_moved,
-    read_marker,
-)
+from spu_assigner.stream.job.marker import PlacedMarker, offsets_read, read_marker
 from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
 from spu_assigner.stream.job.metrics.counters import Metrics
 from spu_assigner.stream.job.ownership import Ownership
@@ -83,7 +78,7 @@ class TransactionalSink:
         settings: Settings,
         *,
         shards: int,
-        positions_after: Callable[[int], Positions] | None = None,
+        positions_after: Callable[[int], Positions] = lambda batch: {},
         metrics: Metrics | None = None,
         ownership: Ownership | None = None,
         id_owner: IdOwner | None = None,
@@ -91,11 +86,8 @@ class TransactionalSink:
         """A sink that is not yet connected.
 
         Args:
-            shards: in how many parts the state is divided.
-            positions_after: how far the input has been read by a batch, out of the checkpoint; by
-                default behind its last message, where the mark of a transaction may lie.
-            ownership: this process's in the checkpoint; None: there is no checkpoint.
-            id_owner: asks Kafka whose the transactional id is; None: nobody asks.
+            positions_after: how far the input has been read by a batch, out of the checkpoint.
+            ownership, id_owner: this process's; None: there is no checkpoint, nobody asks Kafka.
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink
@@ -127,38 +119,22 @@ class TransactionalSink:
         ]
 
     def open(self, checkpoint_id: str | None) -> None:
-        """Take over the output and look at the last marker, before the query starts.
+        """As `take_over`; raises ForeignCheckpointError if the last marker is of another one.
 
         Args:
-            checkpoint_id: of the checkpoint; None if it is still to be made.
-
-        Raises:
-            ForeignCheckpointError: the marker belongs to another one.
-            FencedError, PrefixTakenError, OpenTransactionError, SinkError: as `take_over`.
+            checkpoint_id: None: of a new one, which no marker may be of.
         """
         last = self.take_over()
         if last is not None:
             check_checkpoint(checkpoint_id, last)
 
     def take_over(self) -> CommitMarker | None:
-        """Take over the output whatever checkpoint it is of; gives the last marker.
-
-        Raises:
-            FencedError: a process that was started later has taken over meanwhile.
-            PrefixTakenError: the last marker is of another query.
-            OpenTransactionError: another producer's transaction may hide the last marker.
-            SinkError: the broker does not answer.
-        """
+        """Take over the output whatever checkpoint it is of; gives the last marker."""
         self._connect()
         return self._marker
 
     def mark(self, marker: CommitMarker) -> None:
-        """Commit a marker by itself, after `take_over`.
-
-        Raises:
-            FencedError: another process has taken over since.
-            SinkError: it is not known whether it is there.
-        """
+        """Commit a marker by itself, after `take_over`."""
         try:
             self._transact(BatchBuffer(), marker)
         except KafkaException as reason:
@@ -232,7 +208,6 @@ class TransactionalSink:
     def _send_once(self, buffer: BatchBuffer, batch: int) -> None:
         begun = time.perf_counter()
         summary = summary_of(buffer)
-        planned = None if self._positions_after is None else self._positions_after(batch)
         marker = CommitMarker(
             query=self._settings.query_name,
             checkpoint_id=self._checkpoint_id or "",
@@ -243,7 +218,7 @@ class TransactionalSink:
             release=RELEASE,
             shards=self._shards,
             default_policy=self._settings.default_policy.value,
-            positions={},  # set where it is sent: they follow those of the marker before
+            positions=self._positions_after(batch),
             topic_ids=self._inputs.ids,
         )
         for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -254,9 +229,6 @@ class TransactionalSink:
                 # Found at a later attempt, it is what an earlier one of this process has sent.
                 repeated = is_sent(marker, self._marker, topic=self._marker_topics[0])
                 if not repeated:
-                    before = {} if self._marker is None else self._marker.positions
-                    moved = planned or positions_moved(before, marker.offsets)
-                    marker = replace(marker, positions=moved)
                     self._send_alone(buffer, marker)
                     self._marker = marker
             except KafkaException as reason:

@@ -1,8 +1,5 @@
 """What brokers hold on their disks, whoever may see the topics, by DescribeLogDirs.
 
-    held = replica_sizes(connection, brokers)
-    unseen = unseen_replicas(admin, held, brokers, visible)
-
 Metadata leave out the topics that a user may not see. A broker reports every replica that it holds
 to a user who may Describe the cluster, if it is asked without a filter. confluent-kafka has no
 DescribeLogDirs: kafka-python asks.
@@ -90,9 +87,8 @@ def replica_sizes(connection: Connection, brokers: Collection[int] | None = None
     """
     answers: list[Mapping[str, Any]] = []
     with _asking(connection) as client, _unless_silent():
-        if client is not None and brokers is None:
-            brokers = [each["broker_id"] for each in client.describe_cluster()["brokers"]]
-        for broker in sorted(brokers or ()) if client is not None else ():
+        asked = () if client is None else alive_brokers(client) if brokers is None else brokers
+        for broker in sorted(asked):
             with _unless_silent():
                 answers.append(all_logs(client, broker))
     return sizes_in(answers)
@@ -169,6 +165,15 @@ def all_logs(client: KafkaAdminClient, broker: int) -> Mapping[str, Any]:
 
     response = client._manager.run(answer)
     return {"broker": broker, "log_dirs": [each.to_dict() for each in response.results]}
+
+
+def alive_brokers(client: KafkaAdminClient) -> dict[int, str | None]:
+    """The brokers that are alive, with their racks."""
+    return {
+        int(each["broker_id"]): each["rack"]
+        for each in client.describe_cluster()["brokers"]
+        if not each.get("is_fenced")
+    }
 
 
 def admin_client(connection: Connection) -> KafkaAdminClient:

@@ -30,7 +30,7 @@ END_SECONDS_MAX: Final = 5.0
 SILENT_SECONDS: Final = 60.0  # a run that lives has written something by then
 
 
-def run_of(message: Message) -> MovesRun | None:
+def _run_of(message: Message) -> MovesRun | None:
     """What a message under the record's key holds."""
     value = message.value()
     if value is None:
@@ -48,15 +48,22 @@ def run_of(message: Message) -> MovesRun | None:
     )
 
 
+def newest_run(
+    messages: Iterable[tuple[str, Message]], before: MovesRun | None = None
+) -> MovesRun | None:
+    """The last record among messages of `applied-topics`; the one before, if there is none."""
+    for _, message in messages:
+        if message.key() == MOVES_KEY.encode():
+            before = _run_of(message)
+    return before
+
+
 def latest_run(connection: Connection) -> MovesRun | None:
     """The record as it is now; None: there is none, or this user may not see it."""
-    latest = None
-    if is_there(connection):
-        with Reader(connection, [APPLIED_TOPICS], from_beginning=True) as reader:
-            for _, message in reader.drain_messages():
-                if message.key() == MOVES_KEY.encode():
-                    latest = run_of(message)
-    return latest
+    if not is_there(connection):
+        return None
+    with Reader(connection, [APPLIED_TOPICS], from_beginning=True) as reader:
+        return newest_run(reader.drain_messages())
 
 
 def is_there(connection: Connection) -> bool:
@@ -120,15 +127,10 @@ class MovesFollower:
         topics, wait = [APPLIED_TOPICS], FETCH_MS
         with Reader(self._connection, topics, from_beginning=True, fetch_wait_ms=wait) as reader:
             probe_at = time.monotonic() + PROBE_SECONDS
-            self._take(reader.drain_messages())
+            self.run = newest_run(reader.drain_messages(), self.run)
             while not self._over.is_set():
                 self.trouble, self.is_read = None, True
-                self._take(reader.messages(1.0))
+                self.run = newest_run(reader.messages(1.0), self.run)
                 if time.monotonic() > probe_at:
                     reader.remaining(ANSWER_SECONDS_MAX)
                     probe_at = time.monotonic() + PROBE_SECONDS
-
-    def _take(self, messages: Iterable[tuple[str, Message]]) -> None:
-        for _, message in messages:
-            if message.key() == MOVES_KEY.encode():
-                self.run = run_of(message)

@@ -22,7 +22,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -41,7 +41,7 @@ from support.placers.comparing import (
     fill,
     goals_missed,
 )
-from support.placers.evenness import Evenness, Hosts, evenness
+from support.placers.evenness import Hosts, evenness
 from support.placers.kafka_placer import KafkaPlacer, running_kafka_placer
 from support.placers.kraft_placer import KraftPlacer, running_kraft_placer
 from support.placers.placers import Cluster, OurCluster, TheirCluster
@@ -53,27 +53,21 @@ SEEDS: Final = (1, 2, 3)
 POLICIES: Final = tuple(policy for policy in Policy if policy is not Policy.MANUAL)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """One placer in one scenario, once."""
-
-    evenness: Evenness
-    seconds: float
-    held: int  # replicas by the SPUs that were decommissioned
-    moved: int
-
-
+Run = dict[str, Any]  # figures of one placer in one scenario, once
 Runs = dict[str, list[Run]]  # by name of the placer
 
 
 def measured(cluster: Cluster) -> Run:
+    """`held`: replicas by the SPUs that were decommissioned."""
     lists = [ids for lists in cluster.topics.values() for ids in lists]
-    return Run(
-        evenness=evenness(cluster.hosts, lists),
-        seconds=round(cluster.seconds, 2),
-        held=cluster.held,
-        moved=cluster.moved,
-    )
+    found = evenness(cluster.hosts, lists)
+    return {
+        **asdict(found),
+        "goals_missed": goals_missed(found),
+        "seconds": round(cluster.seconds, 2),
+        "held": cluster.held,
+        "moved": cluster.moved,
+    }
 
 
 def placers(admin_utils: KafkaPlacer, kraft: KraftPlacer) -> dict[str, list[Callable[..., Any]]]:
@@ -125,26 +119,16 @@ def main() -> int:
         for scenario in SCENARIOS:
             filled, lived = compare(scenario, makers)
             (balanced,) = filled[f"`{Policy.BALANCED}`"]
-            missed += [f"{scenario.name}: {each}" for each in goals_missed(balanced.evenness)]
+            missed += [f"{scenario.name}: {each}" for each in balanced["goals_missed"]]
             for name, runs in ((scenario.name, filled), (f"{scenario.name}, after a life", lived)):
                 if runs:
-                    figures[name] = _plain(runs)
+                    figures[name] = runs
                     say(f"\n### {name}\n\n{evenness_table(figures[name])}")
     say("\n".join(missed or ["`balanced` holds its goals in every filled cluster."]))
     figures["goals of balanced missed"] = missed
     if options.write:
         keep("comparison", sizes=_sizes(), figures=figures, show=False)
     return 1 if missed else 0
-
-
-def _plain(runs: Runs) -> dict[str, list[dict[str, Any]]]:
-    return {
-        name: [
-            {**asdict(run.evenness), "seconds": run.seconds, "held": run.held, "moved": run.moved}
-            for run in several
-        ]
-        for name, several in runs.items()
-    }
 
 
 def _sizes() -> dict[str, Any]:

@@ -22,26 +22,26 @@ from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import Wire
 from spu_assigner.stream.job import query as query_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS, STATE_VARIABLE
+from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS
 from spu_assigner.stream.job.checkpoint.recovered import STATE_SCHEMA
 from spu_assigner.stream.job.query import (
     SINK,
     end_run,
     events_to_bundles,
     register_sink,
+    shard_labels,
 )
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Message, MessageKind
-from spu_assigner.stream.job.shard.clusters import read_shards
 from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import HEAD
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java
 from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 from support.events.builders import Events
+from support.job.checkpoint_state import checkpoint_clusters
 from support.shard.shard_server import changed_python
 from support.shard.stores import batch_bytes, batch_of
 
@@ -208,19 +208,6 @@ def test_rows_go_to_the_shard_and_bundles_and_state_come_back(query: Query) -> N
     assert query.taken.begun == [0, 1]
 
 
-@pytest.mark.smoke
-def test_a_message_without_key_or_value_is_carried_as_it_is(query: Query) -> None:
-    """An empty value is another thing than none."""
-    query.start()
-    rows = [(1, 0, 0, 5, None, b"?"), (1, 0, 1, 5, b"c1", None), (1, 3, 2, 5, b"c1", b"")]
-    letters = [decode_record(message.value or b"") for message in query.batch(Batch.of_rows(rows))]
-    assert [(each.source_partition, each.code, each.raw) for each in letters] == [  # type: ignore[union-attr]
-        (0, "KEY_MISSING", b"?"),
-        (0, "NULL_VALUE", None),
-        (3, "UNDECODABLE", b""),
-    ]
-
-
 def test_the_state_can_be_read_by_others(query: Query, spark: SparkSession) -> None:
     """Rows of Spark's statestore reader and our codec give the clusters back."""
     events = Events()
@@ -228,14 +215,7 @@ def test_the_state_can_be_read_by_others(query: Query, spark: SparkSession) -> N
     query.events(*events.joins(0, 1), events.create("a"), events.create("b"), first=0)
     query.events(events.delete("a"), first=9)
     query.stop()
-    rows = (
-        spark.read.format("statestore")
-        .option("stateVarName", STATE_VARIABLE)
-        .load(str(query.checkpoint))
-        .selectExpr("key.shard", "user_map_key.key", "user_map_value.value")
-        .collect()
-    )
-    clusters = read_shards((row[0], row[1], bytes(row[2])) for row in rows)
+    clusters = checkpoint_clusters(query.checkpoint, spark)
     assert sorted(clusters["c1"].topics) == ["b"]
     assert sorted(clusters["c1"].spus) == [0, 1]
 

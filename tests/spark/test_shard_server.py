@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-import signal
+import pickle  # noqa: TID251  # shows that it is never read
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -143,16 +142,6 @@ def test_a_batch_in_pieces_is_one_batch(server: ShardServer) -> None:
 
 
 @pytest.mark.smoke
-def test_a_server_ends_with_its_executor(server: ShardServer) -> None:
-    """No process and no folder is left behind."""
-    list(server.run(DictStore(), batch(Events().join(0))))
-    assert server.folder.stat().st_mode & 0o777 == 0o700
-    server.end()
-    assert server.process.wait(60) == 0
-    assert not server.folder.exists()
-
-
-@pytest.mark.smoke
 def test_a_server_in_a_long_decision_ends_with_its_executor(
     changed: Callable[..., ShardServer],
 ) -> None:
@@ -247,11 +236,3 @@ def test_a_second_server_of_a_shard_ends_at_once(server: ShardServer) -> None:
     other = ShardServer(server.folder, LABEL, OPTIONS)
     assert other.process.wait(60) == 0
     assert list(server.run(store, batch(Events().join(1), first=9)))
-
-
-def test_ctrl_c_is_for_the_job(server: ShardServer) -> None:
-    """A terminal sends it to all; the job ends its batch, and then the servers."""
-    store, events = DictStore(), Events()
-    list(server.run(store, batch(*events.joins(0, 1))))
-    server.process.send_signal(signal.SIGINT)
-    assert maps_given(server, store, events.create("t"), first=9) == [b"c1/t"]

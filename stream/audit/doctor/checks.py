@@ -9,15 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.audit.doctor.look import (
-    DoctorFinding,
-    DoctorLook,
-    NotCheckedError,
-    finding_of,
-)
+from spu_assigner.stream.audit.doctor.look import CheckReport, DoctorLook, NotCheckedError
 from spu_assigner.stream.audit.doctor.own_checks import (
     look_at_batches,
     look_at_checkpoint,
@@ -28,7 +23,6 @@ from spu_assigner.stream.audit.doctor.own_checks import (
 )
 from spu_assigner.stream.audit.doctor.target_checks import look_at_target
 from spu_assigner.stream.common.daemon_threads import DaemonThread
-from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.job.start_checks import (
     CHECKPOINT,
     INPUT,
@@ -82,45 +76,6 @@ CHECKS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckReport:
-    """What a check has found by its end, or by the deadline."""
-
-    name: str
-    found: str = ""  # where that is of interest
-    findings: Sequence[DoctorFinding] = ()
-    not_checked: str | None = None  # why it has no result
-
-    @property
-    def state(self) -> str:
-        """The worst that it has found; `ok`, or `unchecked`, if nothing is wrong."""
-        if any(finding.rule.severity == "fault" for finding in self.findings):
-            return "fault"
-        if self.findings:
-            return "warning"
-        return "ok" if self.not_checked is None else "unchecked"
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "check": self.name,
-            "state": self.state,
-            "found": printable(self.found) or None,
-            "not_checked": None if self.not_checked is None else printable(self.not_checked),
-            "findings": [
-                {
-                    "check": self.name,
-                    "code": finding.rule.code,
-                    "name": finding.rule.name,
-                    "severity": finding.rule.severity,
-                    "message": printable(finding.message),
-                    "fix": printable(finding.fix),
-                }
-                for finding in self.findings
-            ],
-        }
-
-
 def run_checks(
     look: DoctorLook, seconds_max: float, checks: Sequence[DoctorCheck] = CHECKS
 ) -> list[CheckReport]:
@@ -140,27 +95,26 @@ def run_checks(
     late = [check.name for check in wanted[len(found) :]]
     for name in late:
         message = f"the check of {late[0]} did not end in time"
-        findings = (finding_of("D002", message),) if name == late[0] else ()
-        found.append(CheckReport(name=name, findings=findings, not_checked=message))
+        found.append(CheckReport(name=name, not_checked=message))
+        if name == late[0]:
+            found[-1].add("D002", message)
     return found
 
 
 def _made(check: DoctorCheck, look: DoctorLook, failed: dict[str, str]) -> CheckReport:
     """Make one check, unless one that it needs has failed; then, or if it fails, it is noted."""
-    look.findings, found, not_checked = [], "", None
-    needed = next((each for each in check.needs if each in failed), None)
+    look.current = report = CheckReport(name=check.name)
     try:
-        if needed is not None:
-            raise NotCheckedError(failed[needed])
-        found = check.look(look)
+        for needed in check.needs:
+            if needed in failed:
+                raise NotCheckedError(failed[needed])
+        report.found = check.look(look)
     except NotCheckedError as reason:
-        not_checked = failed[check.name] = str(reason)
+        report.not_checked = failed[check.name] = str(reason)
     except AssignerError as reason:
         look.report_error(reason)
         failed[check.name] = f"the check of {check.name} failed"
     except Exception as reason:  # One check's defect must not hide what the others find.
         look.report("D003", f"{type(reason).__name__}: {' '.join(str(reason).split())}")
         failed[check.name] = f"the check of {check.name} ended with an unexpected error"
-    return CheckReport(
-        name=check.name, found=found, findings=look.findings, not_checked=not_checked
-    )
+    return report

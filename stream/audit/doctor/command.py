@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -25,7 +25,7 @@ from spu_assigner.stream.kafka.config.setting_spec import SettingsError
 from spu_assigner.stream.kafka.config.settings import Settings
 
 if TYPE_CHECKING:
-    from spu_assigner.stream.audit.doctor.checks import CheckReport
+    from spu_assigner.stream.audit.doctor.look import CheckReport
     from spu_assigner.stream.kafka.config.connection import Connection
 
 SECONDS_MAX: Final = 10.0  # a sound installation takes one; a silent broker is given up before
@@ -105,7 +105,7 @@ def doctor(
         target_connection=target_connection,
     )
     reports = run_checks(look, seconds)
-    severities = [finding.rule.severity for report in reports for finding in report.findings]
+    severities = [finding.severity for report in reports for finding in report.findings]
     faults, warnings = severities.count("fault"), severities.count("warning")
     if output == "json":
         summary = {"role": role, "right": not faults, "faults": faults, "warnings": warnings}
@@ -124,23 +124,17 @@ def _show(reports: Sequence[CheckReport]) -> None:
 
     table = Table.grid(padding=(0, 3, 0, 1))
     for report in reports:
-        name = report.name
-        for state, text in _texts(report):
+        texts: list[tuple[str, str]] = [
+            (each.severity, f"{each.code} {each.message}\n→ {each.fix}") for each in report.findings
+        ]
+        if report.state == "ok":
+            texts = [("ok", printable(report.found))]
+        elif report.state == "unchecked":
+            texts = [("unchecked", f"not checked, because {printable(report.not_checked or '')}")]
+        for number, (state, text) in enumerate(texts):
             mark, colour = MARKS[state]
-            table.add_row(Text(mark, style=colour), name, Text(text))
-            name = ""
+            table.add_row(Text(mark, style=colour), "" if number else report.name, Text(text))
     Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(table)
-
-
-def _texts(report: CheckReport) -> Iterator[tuple[str, str]]:
-    """What is said of a check, each with its state."""
-    for finding in report.findings:
-        message, fix = printable(finding.message), printable(finding.fix)
-        yield finding.rule.severity, f"{finding.rule.code} {message}\n→ {fix}"
-    if report.state == "ok":
-        yield "ok", printable(report.found)
-    elif report.state == "unchecked":
-        yield "unchecked", f"not checked, because {printable(report.not_checked or '')}"
 
 
 def _verdict(reports: Sequence[CheckReport], *, faults: int, warnings: int) -> str:

@@ -1,40 +1,137 @@
-"""What `spu-assigner doctor` looks at, and what it has found."""
+"""What `spu-assigner doctor` looks at, and what it has found, with the codes of `codes.toml`."""
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
 
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.audit.doctor.codes import DoctorRule, code_of, rules
+from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.job.start_checks import StartLook
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.setting_spec import SettingsError
 from spu_assigner.stream.kafka.errors import TopicsError
 
+# By the name of the error's class, or of the nearest one that it derives from.
+_OF_ERRORS: Final[Mapping[str, str]] = {
+    "SettingsError": "D001",
+    "AssignerError": "D003",
+    "JavaError": "D101",
+    "JarError": "D121",
+    "UnreachableError": "D202",
+    "ClientError": "D214",
+    "AccessError": "D301",
+    "TopicsError": "D302",
+    "FolderError": "D402",
+    "CheckpointDamagedError": "D404",
+    "CheckpointFormatError": "D405",
+    "ShardsChangedError": "D406",
+    "RecoveryError": "D409",
+    "CheckpointError": "D410",
+    "CheckpointUnreachableError": "D412",
+    "ForeignCheckpointError": "D501",
+    "MarkerGapError": "D502",
+    "DataLossError": "D504",
+    "InputError": "D505",
+    "MarkerFormatError": "D509",
+    "PrefixTakenError": "D510",
+    "OpenTransactionError": "D511",
+    "MovesError": "D602",
+    "UnhealthyError": "D605",
+}
+_OF_REFUSALS: Final[Mapping[str, str]] = {  # why a broker that listens does not answer
+    "authority": "D203",
+    "host": "D204",
+    "expired": "D205",
+    "no-tls": "D206",
+    "tls": "D207",
+    "client": "D208",
+    "user": "D209",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorRule:
+    """One kind of finding."""
+
+    code: str
+    name: str
+    about: str  # what is found
+    fix: str  # what to do
+    severity: Literal["fault", "warning"] = "fault"
+
+
+@cache
+def rules() -> dict[str, DoctorRule]:
+    """All, by code."""
+    table = tomllib.loads(Path(__file__).with_name("codes.toml").read_text("utf-8"))
+    return {code: DoctorRule(code=code, **fields) for code, fields in table.items()}
+
+
+def code_of(error: AssignerError) -> str:
+    """The code of what an error says."""
+    if (refusal := getattr(error, "refusal", None)) is not None:
+        return _OF_REFUSALS[refusal]
+    return next(
+        _OF_ERRORS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _OF_ERRORS
+    )
+
 
 class NotCheckedError(Exception):
     """A check cannot be made, and nothing is wrong; its text is the reason."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DoctorFinding:
+class DoctorFinding(NamedTuple):
     """One thing that is wrong."""
 
-    rule: DoctorRule
+    check: str
+    code: str
+    name: str
+    severity: Literal["fault", "warning"]
     message: str  # what was found and what was expected
-    fix: str  # what to do about it here
+    fix: str  # what to do: the code's, unless it can be said better here
 
 
-def finding_of(code: str, message: str, fix: str = "") -> DoctorFinding:
-    """A finding; what to do is the code's, unless it can be said better here."""
-    rule = rules()[code]
-    return DoctorFinding(rule=rule, message=message, fix=fix or rule.fix)
+@dataclass(slots=True, kw_only=True)
+class CheckReport:
+    """What a check has found by its end, or by the deadline."""
+
+    name: str
+    found: str = ""  # where that is of interest
+    findings: list[DoctorFinding] = field(default_factory=list)
+    not_checked: str | None = None  # why it has no result
+
+    def add(self, code: str, message: str, fix: str = "") -> None:
+        rule = rules()[code]
+        said = (printable(message), printable(fix or rule.fix))
+        self.findings.append(DoctorFinding(self.name, code, rule.name, rule.severity, *said))
+
+    @property
+    def state(self) -> str:
+        """The worst that it has found; `ok`, or `unchecked`, if nothing is wrong."""
+        if self.findings:
+            return min(finding.severity for finding in self.findings)  # a fault before a warning
+        return "ok" if self.not_checked is None else "unchecked"
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "check": self.name,
+            "state": self.state,
+            "found": printable(self.found) or None,
+            "not_checked": None if self.not_checked is None else printable(self.not_checked),
+            "findings": [finding._asdict() for finding in self.findings],
+        }
 
 
 @dataclass(slots=True, kw_only=True)
 class DoctorLook:
-    """What all checks look at, and the findings of the one that runs."""
+    """What all checks look at, and the report of the one that runs."""
 
     start: StartLook
     role: Role = Role.JOB
@@ -42,10 +139,10 @@ class DoctorLook:
     settings_fault: SettingsError | None = None  # then `start` has the settings' defaults
     target_connection: Connection | None = None  # to mapped topics; None: they are with the job's
     batch_next: int = 0  # that the checkpoint was to begin with, before the marker was read
-    findings: list[DoctorFinding] = field(default_factory=list)
+    current: CheckReport = field(default_factory=lambda: CheckReport(name=""))
 
     def report(self, code: str, message: str, fix: str = "") -> None:
-        self.findings.append(finding_of(code, message, fix))
+        self.current.add(code, message, fix)
 
     def report_error(self, error: AssignerError) -> None:
         """Note an error: its line says what was found, and behind a semicolon what to do."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -39,27 +38,23 @@ _KINDS: Final[dict[type[Event], str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DesiredRequest:
-    """What is to be compared."""
+def find_desired(
+    file: Path, cluster_id: str, *, connection: Connection, target: Connection
+) -> DesiredEvents | None:
+    """What makes the topics as those of the file, now; None: its faults were printed.
 
-    connection: Connection  # to the job's topics
-    target: Connection  # to the Kafka cluster that holds the topics
-    cluster_id: str
-    file: Path
-
-    def find(self) -> DesiredEvents | None:
-        """What makes the topics as those of the file, now; None: its faults were printed."""
-        try:
-            topics = read_desired(self.file, self.cluster_id)
-        except DesiredFileError as error:
-            for fault in error.faults:
-                click.echo(fault, err=True)
-            return None
-        state = read_cluster_state(self.connection, self.cluster_id)
-        reserved = frozenset(f"{self.connection.prefix}{name}" for name in PRODUCT_NAMES)
-        in_kafka = topics_of(self.target) - state.topics.keys()
-        return desired_events(topics, state, in_kafka=in_kafka, reserved=reserved)
+    The target is the Kafka cluster that holds the topics.
+    """
+    try:
+        topics = read_desired(file, cluster_id)
+    except DesiredFileError as error:
+        for fault in error.faults:
+            click.echo(fault, err=True)
+        return None
+    state = read_cluster_state(connection, cluster_id)
+    reserved = frozenset(f"{connection.prefix}{name}" for name in PRODUCT_NAMES)
+    in_kafka = topics_of(target) - state.topics.keys()
+    return desired_events(topics, state, in_kafka=in_kafka, reserved=reserved)
 
 
 def topics_of(connection: Connection) -> set[str]:
@@ -68,28 +63,24 @@ def topics_of(connection: Connection) -> set[str]:
         return {name for name, topic in admin.metadata().topics.items() if topic.partitions}
 
 
-def plan_desired(request: DesiredRequest, *, is_json: bool) -> tuple[int, str | None]:
-    """Show what would be sent; returns the exit status of `plan`, and the events as JSON Lines.
-
-    Without events, None, where the file has faults.
-    """
-    found = request.find()
-    if found is None:
-        return 1, None
+def plan_desired(found: DesiredEvents, cluster_id: str, *, is_json: bool) -> int:
+    """Show what would be sent; returns the exit status of `plan`."""
     if is_json:
-        click.echo(json.dumps(desired_json(request.cluster_id, found), separators=(",", ":")))
-    else:
-        for line in desired_lines(found):
-            click.echo(line)
-    status = 1 if found.refused else 2 if found.changes else 0
-    return status, "".join(f"{event_to_json(event)}\n" for event in found.events)
+        click.echo(json.dumps(desired_json(cluster_id, found), separators=(",", ":")))
+    for line in () if is_json else desired_lines(found):
+        click.echo(line)
+    return 1 if found.refused else 2 if found.changes else 0
 
 
-def apply_desired(request: DesiredRequest, *, output: Form, wait: float) -> int:
+def events_text(found: DesiredEvents) -> str:
+    """What would be sent, as `produce events` takes it."""
+    return "".join(f"{event_to_json(event)}\n" for event in found.events)
+
+
+def apply_desired(
+    found: DesiredEvents, connection: Connection, *, output: Form, wait: float
+) -> int:
     """Send what `plan` shows, and wait for the answers; returns the exit status of `apply`."""
-    found = request.find()
-    if found is None:
-        return 1
     if not found.changes and output == "table":
         for line in desired_lines(found):
             click.echo(line)
@@ -97,9 +88,7 @@ def apply_desired(request: DesiredRequest, *, output: Form, wait: float) -> int:
     for topic, reason in found.refused.items():
         click.echo(f"apply: {topic}: {reason}", err=True)
     named = [(event.event_id, event) for event in found.events]
-    status = send_events(
-        named, connection=request.connection, output=output, wait=wait, program="apply"
-    )
+    status = send_events(named, connection=connection, output=output, wait=wait, program="apply")
     return status or (1 if found.refused else 0)
 
 

@@ -1,7 +1,5 @@
 """What makes a cluster's topics as a file desires them: events, as `produce` sends them.
 
-    found = desired_events(topics, state, in_kafka=…, reserved=…)
-
 Rules: the core answers what can be: each event is decided on the published state, after those
 before it, and what it rejects is not sent. Nothing is ever deleted: a topic that is not in the file
 is reported. A topic keeps its policy. A topic in Kafka without a map is not created under its name.

@@ -13,13 +13,16 @@ A topic of the file is a `TopicCreate`: its fields are read as those of a line o
 decides whether their values can be met.
 
 Rules: a name that is not in this schema is a fault, not a remark: a typing error must not be taken
-for a topic that is as desired. Numbers, `no`, `yes` and `null` are names only in quotes. What a
-file says is data: no tag constructs anything, and nothing stands for another part.
+for a topic that is as desired. Numbers are decimal; numbers, `no`, `yes` and `null` are names only
+in quotes. What a file says is data: no tag constructs anything, and nothing stands for another
+part.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +38,7 @@ from spu_assigner.stream.common.printable import printable
 
 SIZE_MAX: Final = 16 * 1024 * 1024  # a hundred thousand topics
 DEPTH_MAX: Final = 16  # the schema's is 6
+_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 FAULTS_MAX: Final = 100  # that are reported; more help nobody
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml ten times faster
 
@@ -140,9 +144,16 @@ class _StrictLoader(_LOADER):  # type: ignore[misc, valid-type]  # libyaml's, wh
     """Takes each name of an object once."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        names = [key.value for key, _ in node.value]
-        for name in names:
-            if names.count(name) > 1:
+        for name, count in Counter(str(key.value) for key, _ in node.value).items():
+            if count > 1:
                 raise ValueError(f"line {node.start_mark.line + 1}: {name!r} stands twice")
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
+
+
+def _decimal(_: Any, node: Any) -> int | str:
+    """A decimal number; any other is a text, such as 0x10, 010 and 1:30."""
+    return int(node.value) if _WHOLE.fullmatch(node.value) else str(node.value)
+
+
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _decimal)

@@ -31,6 +31,7 @@ from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.runner import moving, require_ready
+from spu_assigner.stream.clusters.moves.status import new_move
 from spu_assigner.stream.clusters.plan.model import Maps
 from spu_assigner.stream.clusters.plan.rendering import move_lines
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
@@ -178,14 +179,7 @@ class Draining:
         return _Holding(
             unmapped=sorted(topics - moved),
             emptied=[
-                MovedPartition(
-                    topic=at[0],
-                    topic_id=shapes[at].topic_id,
-                    partition=at[1],
-                    before=shapes[at].replicas,
-                    after=row,
-                    size_bytes=0,
-                )
+                new_move(at, shapes[at].topic_id, shapes[at].replicas, row)
                 for at, row in emptied.items()
             ],
             stuck=[cannot_leave] if stuck else [],

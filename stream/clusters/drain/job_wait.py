@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Final
 
 import click
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.clusters.plan.sources import PlanRequest
-from spu_assigner.stream.job.shard.published import UnsoundError, read_published
+from spu_assigner.stream.job.shard.published import UnsoundError, read_cluster_state
 
 NOTICE_SECONDS: Final = 15.0  # a job that runs has answered by then
-READS_MAX: Final = 3  # of the job's state, which it may be writing just then
 
 
 class JobWait:
@@ -35,9 +35,6 @@ class JobWait:
 
 def job_state(request: PlanRequest) -> ClusterState | None:
     """The job's state of the cluster, as far as it is committed; None: it writes all the time."""
-    for _ in range(READS_MAX):
-        try:
-            return read_published(request.connection).restored(request.cluster_id)
-        except UnsoundError:
-            pass
+    with suppress(UnsoundError):
+        return read_cluster_state(request.connection, request.cluster_id)
     return None

@@ -169,8 +169,8 @@ def _described(rack: str | None, known: Announced | None, options: FollowOptions
     return described_over(
         None if known is None else known.described,
         rack=rack,
-        cores=options.size.cores,
-        capacity=options.size.capacity,
+        cores=options.cores,
+        capacity=options.capacity,
         labels={LABEL: options.kafka_cluster},
-        resources=options.size.resources,
+        resources=options.resources,
     )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, CORES_MAX
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import (
@@ -22,6 +22,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     cluster_option,
     errors_end_with,
     output_option,
+    with_options,
     with_target,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -34,7 +35,7 @@ INTERVAL_SECONDS_MIN: Final = 0.05
 
 def following(cluster: str) -> Callable[[Command], Command]:
     """Sizes of brokers, what is accepted, the output, and how both clusters are reached."""
-    options = (
+    return with_options(
         cluster_option(cluster),
         click.option(
             "--capacity", type=click.IntRange(0, CAPACITY_MAX), help="Replica slots of a broker."
@@ -54,18 +55,6 @@ def following(cluster: str) -> Callable[[Command], Command]:
         broker_options,
         with_target,
     )
-
-    def decorated(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorated
-
-
-def size_of(given: dict[str, Any]) -> Size:
-    """The size of brokers; its options are taken from those that were given."""
-    return Size(**{name: given.pop(name) for name in ("cores", "capacity", "resources")})
 
 
 @click.command("follow")
@@ -163,7 +152,6 @@ def follow(
         take_over=adopt,
         globs=topics,
         excluded=excluded_topics,
-        size=size_of(given),
         **given,
     )
     shown = FollowOutput("follow", output, dry_run=options.dry_run)
@@ -244,7 +232,6 @@ def adopt(
         is_adopt=True,
         globs=globs or ("*",),
         policy=None if policy is None else Policy(policy),
-        size=size_of(given),
         **given,
     )
     shown = FollowOutput("adopt", output, dry_run=options.dry_run)

@@ -27,8 +27,6 @@ from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
 from spu_assigner.stream.clusters.follow.session import FollowSession, now_ms
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
-from spu_assigner.stream.clusters.moves.reassigning import MovesError
-from spu_assigner.stream.clusters.plan.model import TargetError
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -177,7 +175,7 @@ class _Follower:
             if self._election is not None:
                 self._election.leave()
             return 0 if once else None
-        except (ClientError, TargetError, MovesError) as reason:
+        except ClientError as reason:
             self._end_session()
             if once:
                 raise

@@ -57,7 +57,15 @@ def place_new(
             memory.rejected[topic.place_id] = "it was written to before it could be moved"
             events.append(event)
         elif known is None:
-            events.append(_create(event, topic))
+            create = TopicCreate(
+                event_id=topic.place_id,
+                cluster_id=event.cluster_id,
+                occurred_at=event.occurred_at,
+                topic=event.topic,
+                partitions=len(topic.rows),
+                replication_factor=max(map(len, topic.rows)),
+            )
+            events.append(create)
         else:
             pairs = enumerate(zip(topic.rows, rows_of(known), strict=True))
             moves |= {(event.topic, at): new for at, (old, new) in pairs if old != new}
@@ -69,14 +77,3 @@ def _is_meant(topic: FoundTopic, known: ReplicaMap | None, old: Collection[str])
     if known is None:
         return topic.topic_id not in old
     return known.cause == topic.place_id and len(rows_of(known)) == len(topic.rows)
-
-
-def _create(event: TopicAdopted, topic: FoundTopic) -> TopicCreate:
-    return TopicCreate(
-        event_id=topic.place_id,
-        cluster_id=event.cluster_id,
-        occurred_at=event.occurred_at,
-        topic=event.topic,
-        partitions=len(topic.rows),
-        replication_factor=max(map(len, topic.rows)),
-    )

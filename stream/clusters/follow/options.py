@@ -12,15 +12,6 @@ from spu_assigner.core.base.limits import KAFKA_OWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Size:
-    """What Kafka does not say of a broker; None: nothing was set."""
-
-    cores: int | None = None
-    capacity: int | None = None
-    resources: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FollowOptions:
     """What a command was asked for; the defaults of brokers are those of `adopt`."""
 
@@ -36,7 +27,9 @@ class FollowOptions:
 
     # Brokers.
     grace_seconds: float = math.inf
-    size: Size = field(default_factory=Size)
+    cores: int | None = None  # of each broker; None: as announced last
+    capacity: int | None = None
+    resources: Mapping[str, int] = field(default_factory=dict)
     excluded_brokers: frozenset[int] = frozenset()  # these are no business of ours
     take_over: bool = False  # SPUs that others joined
     allow_mass_leave: bool = False

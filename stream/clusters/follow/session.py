@@ -15,7 +15,7 @@ from dataclasses import replace
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted
 from spu_assigner.core.base.records import Status, TopicStatus
 from spu_assigner.core.base.resources import BYTES
-from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
     Sightings,
@@ -27,9 +27,9 @@ from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, TopicFacts, TopicMemory
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision, decide_topics
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
-from spu_assigner.stream.clusters.plan.applied import AppliedRecords
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords, record_of
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
-from spu_assigner.stream.clusters.plan.model import TopicReason, rows_digest
+from spu_assigner.stream.clusters.plan.model import TopicReason
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
@@ -174,13 +174,13 @@ class FollowSession:
         ledger = self._ledger()
         # Read again: an `apply` that runs now records what it makes itself.
         records = [
-            AppliedTopic(
-                cluster_id=self._options.cluster_id,
-                topic=name,
+            record_of(
+                self._options.cluster_id,
+                name,
+                Origin.FOUND,
                 topic_id=cluster.ids[name],
-                origin=Origin.FOUND,
-                recorded_at=now_ms(),
-                lists=rows_digest(cluster.rows(name)),
+                rows=cluster.rows(name) or (),
+                now_ms=now_ms(),
             )
             for name in unknown(ledger.read())
         ]

@@ -1,7 +1,5 @@
 """What follows from a look at topics: decided without Kafka and without a clock.
 
-    decision = decide_topics(facts, options, memory, occurred_at=…)
-
 Rules:
 - A topic without a map is adopted, and one whose lists in Kafka differ from its map, unless they
   differ because the map was changed here and Kafka has not followed yet, which is for `plan` and
@@ -26,7 +24,7 @@ Rules:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -112,7 +110,16 @@ def decide_topics(
     if options.place_new:
         events, moves = place_new(adoptions, facts, memory, untouched)
         memory.moving = (memory.moving & found.keys() - {*moved}) | {topic for topic, _ in moves}
-    events = [*events, *_releases(lost, maps, options, occurred_at=occurred_at)]
+    releases = (
+        TopicRelease(
+            event_id=f"{ADOPT_MARK}/gone/{_digest(name)}/{maps[name].revision}",
+            cluster_id=options.cluster_id,
+            occurred_at=occurred_at,
+            topic=name,
+        )
+        for name in lost
+    )
+    events = [*events, *releases]
     rejected = memory.rejected
     left += (
         TopicReason(topic=event.topic, reason=rejected[event.event_id])
@@ -255,25 +262,6 @@ def _adoption(
         policy=options.policy,
         pinned=pinned,
     )
-
-
-def _releases(
-    names: Iterable[str],
-    maps: Mapping[str, ReplicaMap],
-    options: FollowOptions,
-    *,
-    occurred_at: int,
-) -> list[TopicEvent]:
-    """The events that forget mapped topics."""
-    return [
-        TopicRelease(
-            event_id=f"{ADOPT_MARK}/gone/{_digest(name)}/{maps[name].revision}",
-            cluster_id=options.cluster_id,
-            occurred_at=occurred_at,
-            topic=name,
-        )
-        for name in names
-    ]
 
 
 def _digest(content: str) -> str:

@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka import KafkaException
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
-from spu_assigner.stream.clusters.plan.model import KafkaCluster, TargetError
+from spu_assigner.stream.clusters.plan.model import KafkaCluster
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.kafka.config.connection import Connection, address
 from spu_assigner.stream.kafka.connection_diagnosis import (
@@ -23,7 +23,7 @@ from spu_assigner.stream.kafka.connection_diagnosis import (
     UnreachableError,
     host_not_found,
 )
-from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, error_text
+from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, ClientError, error_text
 
 LOOK_SECONDS_MAX: Final = 3.0  # of the first of two tries
 
@@ -88,12 +88,7 @@ class WatchedCluster:
         return self._opened.enter_context(Reassigner(self.connection))
 
     def topics(self, is_meant: Callable[[str], bool]) -> dict[str, FoundTopic]:
-        """All topics, by name; the id only of those that are meant.
-
-        Raises:
-            TargetError, MovesError, ClientError: Kafka does not show them.
-            UnreachableError: no broker answers.
-        """
+        """All topics, by name; the id only of those that are meant."""
         ongoing = self.reassigner.ongoing()  # First: what ends meanwhile is seen at the next look.
         before, now = self.cluster, self.target.look(())
         # A topic whose lists have not changed has not changed its id: there may be thousands.
@@ -119,7 +114,7 @@ class WatchedCluster:
         """Those of the topics to which nothing was ever written; None: it is not known now."""
         try:
             return self.target.untouched(self.cluster, topics)
-        except TargetError:  # One that was just made has no leader yet.
+        except ClientError:  # One that was just made has no leader yet.
             return None
 
     def close(self) -> None:

@@ -1,9 +1,5 @@
 """What moving partitions asks of a Kafka cluster, by the admin protocol.
 
-    with Reassigner(connection) as kafka:
-        shapes = kafka.shapes(topics)
-        failures = kafka.reassign({("t", 0): (3, 2)})
-
 kafka-python asks: librdkafka has no AlterPartitionReassignments, and Kafka's own client needs a
 JVM.
 
@@ -30,16 +26,16 @@ from kafka.admin import (
     KafkaAdminClient,
 )
 from kafka.errors import AuthorizationError, KafkaError
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.errors import granting
+from spu_assigner.stream.kafka.errors import ClientError, granting
 from spu_assigner.stream.kafka.log_dirs import (
     Partition,
     Sizes,
     UnseenReplicas,
     admin_client,
+    alive_brokers,
     all_logs,
     read_unseen,
     sizes_in,
@@ -64,7 +60,7 @@ Values = Mapping[Place, str | None]
 _T = TypeVar("_T")
 
 
-class MovesError(AssignerError):
+class MovesError(ClientError):
     """Partitions cannot be moved now."""
 
 
@@ -116,7 +112,7 @@ class Reassigner:
 
     def brokers(self) -> dict[int, str | None]:
         """The brokers that are alive, with their racks."""
-        return self._ask("its brokers", _alive)
+        return self._ask("its brokers", alive_brokers)
 
     def require_rights(self, *, is_limited: bool) -> None:
         """Return if this user may move partitions, with `is_limited` under a throttle."""
@@ -261,7 +257,7 @@ class Reassigner:
             def asked(
                 client: KafkaAdminClient, broker: int | None = broker, part: Values = part
             ) -> Any:
-                is_there = broker is None or broker in _alive(client)
+                is_there = broker is None or broker in alive_brokers(client)
                 return request(client, part) if is_there else None
 
             yield part, self._ask(what, asked)
@@ -290,14 +286,6 @@ class Reassigner:
         if self._client is None:
             self._client = admin_client(self._connection)
         return self._client
-
-
-def _alive(client: KafkaAdminClient) -> dict[int, str | None]:
-    return {
-        int(each["broker_id"]): each["rack"]
-        for each in client.describe_cluster()["brokers"]
-        if not each.get("is_fenced")
-    }
 
 
 def _kind(where: int | str) -> str:

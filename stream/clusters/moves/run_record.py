@@ -1,11 +1,5 @@
 """The record of the run in Kafka, and the seat: one process at a time moves partitions.
 
-    with Seat(connection) as seat:
-        seat.sit()                     # or take_over, to cancel
-        run = seat.latest              # what a run before this has left
-        log = RunLog(seat, "c1")
-        log.record(wave, throttles)    # acknowledged before anything that depends on it is done
-
 Rules: the record is one key of `applied-topics`, in the Kafka cluster of the moved partitions. Who
 moves is a member of a group with one leader, so that a second process is refused while the first
 one lives. The group alone is no lock: whoever has the seat writes under one transactional id, which
@@ -42,7 +36,7 @@ from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.election import SESSION_SECONDS, LeaderElection
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenError
-from spu_assigner.stream.kafka.moves_record import run_of
+from spu_assigner.stream.kafka.moves_record import newest_run
 from spu_assigner.stream.kafka.topic_admin import make_seen, require_access
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 
@@ -108,7 +102,8 @@ class Seat:
 
     def write(self, run: MovesRun) -> None:
         """Record this, under this run's id."""
-        run = replace(run, run_id=self.run_id, holder=_holder(), recorded_at=_now_ms())
+        holder = f"process {os.getpid()} on {socket.gethostname()}"
+        run = replace(run, run_id=self.run_id, holder=holder, recorded_at=_now_ms())
         self._producer.send(APPLIED_TOPICS, [(MOVES_KEY, encode_record(run))])
         self.latest = run
 
@@ -116,7 +111,8 @@ class Seat:
         """Return if this process still has the seat; to be called often."""
         if self._election is not None:
             self._election.poll(0)
-        self._read([] if self._reader is None else self._reader.messages(0.01))
+        if self._reader is not None:
+            self.latest = newest_run(self._reader.messages(0.01), self.latest)
         if self.latest is not None and self.latest.run_id != self.run_id:
             is_cancelled = self.latest.state is MovesState.CANCELLED
             cancelled = f"the moves were cancelled by {self.latest.holder}; nothing goes on"
@@ -134,19 +130,14 @@ class Seat:
         reader = self._reader = self._opened.enter_context(
             Reader(self._connection, [APPLIED_TOPICS], from_beginning=True)
         )
-        self._read(reader.drain_messages())
+        self.latest = newest_run(reader.drain_messages())
         return reader
-
-    def _read(self, messages: Any) -> None:
-        for _, message in messages:
-            if message.key() == MOVES_KEY.encode():
-                self.latest = run_of(message)
 
     def _take_id(self, reader: Reader) -> None:
         """Fence who had the seat; then read what that process has recorded last."""
         self._producer = FencedProducer(self._connection, self._name, Role.MOVER)
         self._opened.callback(self._producer.close)
-        self._read(reader.drain_messages())
+        self.latest = newest_run(reader.drain_messages(), self.latest)
 
     def _taken(self) -> SeatTakenError:
         run = self.latest
@@ -258,7 +249,3 @@ def begun_run(cluster_id: str) -> MovesRun:
 
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _holder() -> str:
-    return f"process {os.getpid()} on {socket.gethostname()}"

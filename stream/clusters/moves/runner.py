@@ -1,8 +1,5 @@
 """A run that moves partitions, wave after wave.
 
-    with moving(connection, MoveOptions(), cluster_id="c1") as runner:
-        report = runner.carry_out(moves)
-
 A wave is a barrier; these are its steps:
 
 1. recorded: its moves and its throttle are in the record (`MovesRun`), before anything is done

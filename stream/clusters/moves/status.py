@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.clusters.moves.reassigning import Ongoing, PartitionShape
+from spu_assigner.stream.clusters.moves.reassigning import Ongoing, PartitionShape, Replicas
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.log_dirs import Partition
 
@@ -44,6 +44,18 @@ class MovesReport:
 def say(text: str) -> None:
     """Print a line for a person, whoever reads standard output."""
     click.echo(f"apply: {text}", err=True)
+
+
+def new_move(at: Partition, topic_id: str, before: Replicas, after: Replicas) -> MovedPartition:
+    """A move whose size is not known yet."""
+    return MovedPartition(
+        topic=at[0],
+        topic_id=topic_id,
+        partition=at[1],
+        before=before,
+        after=after,
+        size_bytes=0,
+    )
 
 
 def place_of(move: MovedPartition) -> Partition:

@@ -1,7 +1,5 @@
 """Which partitions are moved together: a pure function.
 
-    first, *rest = waves(moves, bytes_max=600 * MB)
-
 Rule: the smallest go first, by the bytes that are copied, ties by name; what copies nothing (a new
 order of the same replicas, or replicas that only go) is the smallest of all. A wave takes a move
 while none of its brokers has more than `bytes_max` to copy: those that receive a replica, those

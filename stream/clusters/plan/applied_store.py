@@ -1,9 +1,5 @@
 """The topic `applied-topics`: where `apply` keeps what it made, beside the topics themselves.
 
-    ledger = AppliedLedger(connection, "c1", is_there=True)
-    applied = ledger.read()
-    ledger.record(intents); …; ledger.record(created)
-
 Rules: a key is `<cluster>/<topic>`, or `<cluster>/<topic>/intent` before a creation, so that two
 runs at the same time cannot overwrite a creation with an intent. What is written is acknowledged by
 all replicas in sync before anything that depends on it is done. The topic is made by the first

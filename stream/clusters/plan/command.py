@@ -15,15 +15,17 @@ from spu_assigner.stream.kafka.config.command_options import (
     CONNECTION_OPTIONS,
     FILE,
     Command,
+    Form,
     broker_options,
     errors_end_with,
     json_option,
     table_width,
+    with_options,
     with_target,
 )
 
 if TYPE_CHECKING:  # What it imports is heavy, and `--help` needs none of it.
-    from spu_assigner.stream.clusters.desired.command import DesiredRequest
+    from spu_assigner.stream.clusters.desired.decision import DesiredEvents
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
 WAIT_SECONDS: Final = 30.0  # a job that has just been started answers within it
@@ -83,9 +85,7 @@ def with_request(*options: Callable[[Command], Command]) -> Callable[[Command], 
             request = PlanRequest(**{name: given.pop(name) for name in names})
             return command(request=request, **given)
 
-        for option in reversed(options):
-            requested = option(requested)
-        return requested
+        return with_options(*options)(requested)
 
     return decorated
 
@@ -145,12 +145,13 @@ def plan(
     )
 
     if desired is not None:
-        from spu_assigner.stream.clusters.desired.command import plan_desired
+        from spu_assigner.stream.clusters.desired.command import events_text, plan_desired
 
-        status, events = plan_desired(_desired(request, desired), is_json=is_json)
-        if out is not None and events is not None:
-            write_whole(out, events)
-        return status
+        if (events := _desired(request, desired)) is None:
+            return 1
+        if out is not None:
+            write_whole(out, events_text(events))
+        return plan_desired(events, request.cluster_id, is_json=is_json)
     from spu_assigner.stream.clusters.plan.rendering import plan_lines
     from spu_assigner.stream.clusters.plan.sources import costed_plan
 
@@ -225,9 +226,10 @@ def apply(
     if desired is not None:
         from spu_assigner.stream.clusters.desired.command import apply_desired
 
-        return apply_desired(
-            _desired(request, desired), output="json" if is_json else "table", wait=wait
-        )
+        if (events := _desired(request, desired)) is None:
+            return 1
+        output: Form = "json" if is_json else "table"
+        return apply_desired(events, request.connection, output=output, wait=wait)
     if move_options != MoveOptions() and not has_moves:
         raise click.UsageError("--throttle and --force need --moves")
     from spu_assigner.stream.clusters.moves.runner import moving
@@ -266,18 +268,15 @@ def _require_alone(what: str, allowed: Collection[str]) -> None:
         raise click.UsageError(f"{', '.join(given)} cannot be given with {what}; leave it out")
 
 
-def _desired(request: PlanRequest, file: Path) -> DesiredRequest:
-    """What is to be compared; no option that means nothing for desired topics is given."""
-    from spu_assigner.stream.clusters.desired.command import DesiredRequest
+def _desired(request: PlanRequest, file: Path) -> DesiredEvents | None:
+    """What the job is to be sent; no option that means nothing for desired topics is given."""
+    from spu_assigner.stream.clusters.desired.command import find_desired
 
     _require_alone("desired topics", {"desired", "cluster_id", "out", "wait", "output"})
     _require_cluster(request)
-    return DesiredRequest(
-        connection=request.connection,
-        target=request.target_connection or request.connection,
-        cluster_id=request.cluster_id,
-        file=file,
-    )
+    connection = request.connection
+    target = request.target_connection or connection
+    return find_desired(file, request.cluster_id, connection=connection, target=target)
 
 
 def _require_cluster(request: PlanRequest) -> None:

@@ -1,8 +1,5 @@
 """What is between the replica maps of a cluster and the topics of a Kafka cluster: a pure function.
 
-    make_plan(maps, cluster, applied=…, delete=False) -> TopicsPlan
-    rest_of(saved, plan, cluster) -> TopicsPlan
-
 Rules: an SPU's id is a broker's id. Only the assignment of replicas is looked at, never a topic's
 configuration, and no topic but those that maps name. Kafka's own topics and the product's are never
 touched. A topic is deleted only if a tombstone says that it had a map, if `apply` made it (by

@@ -1,7 +1,5 @@
 """What a plan costs: bytes to be copied, load of brokers before and after; a pure function.
 
-    plan_load(plan, cluster, sizes, unseen) -> PlanLoad
-
 Rules: load is that of all topics in Kafka, mapped or not; of those that this user may not see, only
 replicas and bytes are known, as brokers report them. A broker leads the partitions whose lists
 begin with it: the preferred leaders, which do not change with a restart. A replica that comes is

@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Annotated, Final, Literal
 
 from msgspec import Meta
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.limits import KAFKA_OWN, SPU_ID_MAX
 from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.clusters.moves.status import new_move
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.kafka.log_dirs import UnseenTopics
 
@@ -28,10 +28,6 @@ Row = Annotated[tuple[Broker, ...], Meta(min_length=1)]
 Rows = tuple[Row, ...]
 
 FORMAT: Final = 3  # of a plan's file
-
-
-class TargetError(AssignerError):
-    """The Kafka cluster whose topics are to be as mapped cannot be looked at."""
 
 
 def rows_digest(rows: Rows | None) -> str:
@@ -210,14 +206,7 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     def moved_partitions(self) -> list[MovedPartition]:
         """What `apply --moves` carries out; sizes are not known yet."""
         return [
-            MovedPartition(
-                topic=change.topic,
-                topic_id=change.topic_id or "",
-                partition=number,
-                before=before,
-                after=after,
-                size_bytes=0,
-            )
+            new_move((change.topic, number), change.topic_id or "", before, after)
             for change in self.changes
             for number, (before, after) in change.moves.items()
         ]

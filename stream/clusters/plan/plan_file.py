@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+import click
 import msgspec
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.clusters.plan.model import AppliedPlan, TopicsPlan
@@ -37,20 +35,10 @@ def reassignment_text(plan: TopicsPlan) -> str:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    name = None
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            name = file.name
+        with click.open_file(str(path), "w", encoding="utf-8", atomic=True) as file:
             file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
     except (OSError, ValueError) as reason:
-        if name is not None:
-            with suppress(OSError):
-                Path(name).unlink()
         cause = getattr(reason, "strerror", None) or str(reason)
         raise PlanFileError(
             f"{str(path)!r} cannot be written: {cause}; name another file"

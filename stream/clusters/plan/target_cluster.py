@@ -1,9 +1,5 @@
 """The Kafka cluster that `plan` looks at and `apply` works on.
 
-    with Target(connection) as target:
-        cluster = target.look(topics)
-        failures = target.send(changes)
-
 Rules: nothing is asked for by name that asking could make. A topic that the user may not see is an
 error: it would look as if it were not there. A topic is deleted only while it has the Kafka id that
 it had when that was decided.
@@ -25,14 +21,13 @@ from spu_assigner.stream.clusters.plan.model import (
     KafkaCluster,
     Partition,
     Rows,
-    TargetError,
     TopicChange,
     TopicFailure,
 )
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.config.connection import Connection, address
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import GRANTING, error_text
+from spu_assigner.stream.kafka.errors import GRANTING, ClientError, error_text
 from spu_assigner.stream.kafka.log_dirs import (
     ReplicaSizes,
     UnseenReplicas,
@@ -71,7 +66,7 @@ _LOST: Final = (
 class Target:
     """A Kafka cluster, through one admin client, which is closed at the end of a `with`.
 
-    All that ask raise TargetError where Kafka does not answer, or this user may not: of a request
+    All that ask raise ClientError where Kafka does not answer, or this user may not: of a request
     that changes something, it may have been made.
     """
 
@@ -112,7 +107,7 @@ class Target:
             elif described.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
                 hidden.add(name)
         if denied := [name for name in topics if name in hidden]:
-            raise TargetError(
+            raise ClientError(
                 f"this user may not Describe {listed(denied)} at {address(self._client)}; "
                 f"{GRANTING}"
             )
@@ -141,7 +136,7 @@ class Target:
         try:
             ends = self._offsets(counts, OffsetSpec.latest())
             begins = self._offsets(counts, OffsetSpec.earliest())
-        except TargetError:
+        except ClientError:
             there = self._admin.metadata().topics
             left = [change for change in changes if change.topic in there]
             if len(left) == len(changes):
@@ -169,7 +164,7 @@ class Target:
         try:
             return list_offsets(self._admin, places, spec, seconds=OFFSET_SECONDS_MAX)
         except KafkaException as reason:
-            raise TargetError(
+            raise ClientError(
                 f"how much data {listed(list(counts))} hold is not known: {error_text(reason)}; "
                 "check that all brokers run, and run this again"
             ) from reason
@@ -188,7 +183,7 @@ class Target:
         found: dict[str, str] = {}
         deadline = time.monotonic() + seconds
         while pending:
-            with suppress(TargetError):  # Its answer is looked for again in the end.
+            with suppress(ClientError):  # Its answer is looked for again in the end.
                 for name, described in self._described(list(pending)):
                     if (topic_id := _id_if_done(pending[name], described)) is not None:
                         found[name] = topic_id
@@ -246,7 +241,7 @@ class Target:
                     yield name, future.result()
                 except KafkaException as reason:
                     if reason.args[0].code() in _LOST:
-                        raise TargetError(
+                        raise ClientError(
                             f"Kafka at {address(self._client)} does not describe its topics: "
                             f"{error_text(reason)}; check that all of its brokers run"
                         ) from reason
@@ -263,7 +258,7 @@ def _failures(
         except KafkaException as reason:
             code = reason.args[0].code()
             if code in _LOST:
-                raise TargetError(
+                raise ClientError(
                     f"Kafka does not answer whether topic {change.topic} was made as mapped: "
                     f"{error_text(reason)}; check that its brokers run, and run this again"
                 ) from reason

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,7 +19,7 @@ from spu_assigner.core.base.records import Mode, ReplicaMap, Wait, Waiting
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.clusters.plan.model import Maps, Wanted
-from spu_assigner.stream.common.json_line_reading import chunks_of_lines, event_of_line
+from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.job.shard.published import checked_record, cluster_messages
@@ -84,7 +83,7 @@ def maps_of_events(
 
 def events_of(source: BinaryIO, file: Path) -> Iterator[Event]:
     """The events of a file, as `simulate` reads it."""
-    for number, line in enumerate(chain.from_iterable(chunks_of_lines(source)), start=1):
+    for number, line in enumerate(lines_of(source), start=1):
         try:
             event = event_of_line(line)
         except DecodeError as fault:

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from spu_assigner.stream.kafka.config.command_options import (
     FILE,
+    broker_options,
     cluster_option,
     errors_end_with,
     json_option,
-    load_settings,
     reading,
-    settings_options,
     table_width,
 )
 
 if TYPE_CHECKING:
     from spu_assigner.core.state.cluster_state import ClusterState
+    from spu_assigner.stream.kafka.config.connection import Connection
 
 
 @click.command("whatif", cls=errors_end_with(2))
@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     "--events", metavar="FILE", type=FILE, help="Events as for `simulate`, instead of Kafka."
 )
 @json_option
-@settings_options("bootstrap_servers", "topic_prefix")
-def whatif(*, fail: str, cluster_id: str, events: Path | None, is_json: bool, **broker: Any) -> int:
+@broker_options
+def whatif(
+    *, fail: str, cluster_id: str, events: Path | None, is_json: bool, connection: Connection
+) -> int:
     """Show what a failure of SPUs or racks would cost a cluster. Changes nothing.
 
     The first online replica of a partition leads. A partition that loses its leader gets the next
@@ -56,7 +58,7 @@ def whatif(*, fail: str, cluster_id: str, events: Path | None, is_json: bool, **
     from spu_assigner.stream.clusters.whatif.report import is_survived, whatif_report
 
     if events is None:
-        state, place = _of_kafka(cluster_id, **broker)
+        state, place = _of_kafka(cluster_id, connection)
     else:
         state, place = _of_events(cluster_id, events), str(events)
     report = whatif_report(state, fail, source=place)
@@ -85,14 +87,10 @@ def _of_events(cluster_id: str, file: Path) -> ClusterState:
     return cluster_of(assigner, cluster_id, file)
 
 
-def _of_kafka(cluster_id: str, **flags: Any) -> tuple[ClusterState, str]:
+def _of_kafka(cluster_id: str, connection: Connection) -> tuple[ClusterState, str]:
     """What a job has published, as far as it is committed now; and where that is."""
     from spu_assigner.stream.job.shard.published import read_cluster_state
 
-    connection = load_settings(flags).connection()
-    if connection.security.warning is not None:
-        click.echo(f"warning: {connection.security.warning}", err=True)
-    place = f"the topics of {connection.bootstrap_servers}"
-    if connection.prefix:
-        place = f"{place} with prefix {connection.prefix}"
+    prefix = f" with prefix {connection.prefix}" if connection.prefix else ""
+    place = f"the topics of {connection.bootstrap_servers}{prefix}"
     return read_cluster_state(connection, cluster_id), place

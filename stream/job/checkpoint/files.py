@@ -162,13 +162,7 @@ class LocalFiles:
 
 
 def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
-    """Look at a checkpoint.
-
-    Raises:
-        CheckpointDamagedError: a file of it is missing, or holds what Spark never writes.
-        CheckpointFormatError: its state has Spark's format 2.
-        Py4JJavaError: a file cannot be read.
-    """
+    """Look at a checkpoint; raises CheckpointDamagedError or CheckpointFormatError."""
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint)
     metadata = read_lines(files, f"{checkpoint}/metadata")
     begun = batches_in(files, f"{checkpoint}/offsets")
@@ -239,11 +233,7 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
 
 
 def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> int:
-    """The number of shards to run with.
-
-    Args:
-        wanted: as the settings say.
-    """
+    """The number of shards to run with, where the settings say `wanted`."""
     found = checkpoint.shards
     if found is None:
         return wanted or SHARDS_AT_FIRST

@@ -3,7 +3,7 @@
 Spark keeps offsets only. It notices a gap when it comes to read it, and then by one of half a dozen
 messages; a topic that was recreated and has grown past the old offset it does not notice at all. So
 the input topics are checked before the query starts, and again when it has failed; their ids also
-while it runs (`job/input_identity.py`).
+while it runs.
 
 Rules:
 - A gap is never skipped (`failOnDataLoss` stays true): what is lost could be a join.
@@ -25,6 +25,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
@@ -39,11 +40,12 @@ from spu_assigner.stream.job.checkpoint.recovered import Recovery
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import REQUEST_SECONDS_MAX, TopicsError
-from spu_assigner.stream.kafka.retry import list_offsets
-from spu_assigner.stream.kafka.topic_ids import id_of, renewed_topics
+from spu_assigner.stream.kafka.retry import RETRY_SECONDS_MAX, ask_leaders, list_offsets
+from spu_assigner.stream.kafka.topic_ids import ask_topic_ids, id_of, renewed_topics
 from spu_assigner.stream.kafka.topics import SPU_EVENTS, TOPIC_EVENTS, topic_name
 
 NOTE: Final = "input-topics"
+GAPS_REPORTED_MAX: Final = 5  # gaps in one message
 SKIP: Final = "`spu-assigner recover --checkpoint NEW --skip-lost`"
 
 Spans = dict[tuple[str, int], tuple[int, int]]  # by topic and partition: first offset, and the end
@@ -121,13 +123,7 @@ def read_inputs(files: Files, checkpoint: str, recovery: Recovery | None = None)
 
 
 def check_inputs(settings: Settings, inputs: InputPositions) -> None:
-    """Check that Kafka still has what is to be read next.
-
-    Raises:
-        InputError: it has not.
-        CheckpointError: the checkpoint has read other topics.
-        TopicsError: Kafka does not answer, or a topic is missing.
-    """
+    """Check that Kafka still has what is to be read next; raises InputError if it has not."""
     own, ids = input_topics(settings), inputs.ids
     if others := sorted({*inputs.following, *inputs.begun, *ids} - {*own}):
         raise CheckpointError(
@@ -165,6 +161,38 @@ def require_same_ids(before: Mapping[str, str], now: Mapping[str, str | None]) -
         raise TopicReplacedError(topic=topic, found=found, has_other_id=True)
 
 
+class InputIdentity:
+    """Whether the input topics of a running query are still those that it began with.
+
+    A topic that is recreated while the job stands still, and has grown past the old offsets when it
+    wakes, is read from there as if it were the old one. So the ids are compared after all that a
+    batch has read, before it is sent; and by the watch every few seconds, since a new topic that is
+    short makes no batch.
+    """
+
+    def __init__(self, settings: Settings, ids: Mapping[str, str]) -> None:
+        self.ids = dict(sorted(ids.items()))
+        self._admin = DiagnosedAdmin(settings.connection().client()) if ids else None
+
+    def check(self) -> None:
+        """Raise TopicReplacedError or TopicsError unless Kafka has the same topics."""
+        if (admin := self._admin) is not None:
+            found = ask_leaders(
+                admin,
+                lambda left: ask_topic_ids(admin, self.ids, seconds=left)(),
+                seconds=RETRY_SECONDS_MAX,
+            )
+            require_same_ids(self.ids, found)
+            if missing := sorted(self.ids.keys() - found):
+                raise undescribed(missing, "the broker does not know them")
+
+    def close(self) -> None:
+        """Close the client."""
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+
 def input_topics(settings: Settings) -> list[str]:
     """The names of the topics that are read."""
     return [topic_name(name, prefix=settings.topic_prefix) for name in (TOPIC_EVENTS, SPU_EVENTS)]
@@ -173,11 +201,7 @@ def input_topics(settings: Settings) -> list[str]:
 def note_topics(
     files: Files, settings: Settings, checkpoint: str, known: Mapping[str, str]
 ) -> dict[str, str]:
-    """Note the topics that are read, unless that was done; gives their ids.
-
-    Args:
-        known: ids that were noted, here or in a marker.
-    """
+    """Note the topics that are read, unless that was done; gives their ids."""
     topics = input_topics(settings)
     ids = dict(known)
     if not ids.keys() >= {*topics}:
@@ -199,6 +223,85 @@ def inputs_now(settings: Settings, topics: list[str]) -> tuple[dict[str, str | N
     with DiagnosedAdmin(settings.connection().client()) as admin, _as_topics_error(topics):
         described = describe(admin, topics)
         return ids_of(described), spans_of(admin, described)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Where messages of the input are skipped."""
+
+    topic: str  # with the prefix
+    partition: int
+    position: int  # the first offset that was not read
+    to: int | None  # where it can be resumed; None: the partition is gone
+    earliest: int  # that Kafka has
+    end: int
+    is_renewed: bool = False  # the topic was recreated: `to` is the beginning of the new one
+
+    def __str__(self) -> str:
+        if self.to is None:
+            return f"{self.topic} has no partition {self.partition} any more"
+        place = f"{self.topic}, partition {self.partition}: read up to offset {self.position}"
+        if self.is_renewed:
+            return (
+                f"{place} of a topic that was deleted and recreated since; what was not read of it "
+                f"is lost, the new one can be read from offset {self.to} on"
+            )
+        if self.position > self.end:
+            return (
+                f"{place}, and it ends at {self.end}: it was recreated, or has lost messages; send "
+                "again what was sent since"
+            )
+        return f"{place}, kept from {self.earliest}: {self.to - self.position} offsets are gone"
+
+
+class LostInputError(AssignerError):
+    """Messages that were not read yet are no longer in Kafka."""
+
+    def __init__(self, lost: tuple[Skipped, ...]) -> None:
+        self.lost = lost
+        gaps = [str(each) for each in lost[:GAPS_REPORTED_MAX]]
+        if len(lost) > GAPS_REPORTED_MAX:
+            gaps.append(f"and {len(lost) - GAPS_REPORTED_MAX} more")
+        super().__init__(
+            f"input that was not read is gone: {'; '.join(gaps)}. Restore it, or continue without "
+            "it: --skip-lost"
+        )
+
+
+def retained_positions(
+    settings: Settings, positions: Positions, ids: Mapping[str, str], *, skip_lost: bool
+) -> tuple[Positions, dict[str, str], tuple[Skipped, ...]]:
+    """The positions, the topics' ids, and where positions had to be moved as messages are gone."""
+    known, spans = inputs_now(settings, input_topics(settings))
+    ids_now = {topic: found for topic, found in known.items() if found is not None}
+    renewed = renewed_topics(ids, ids_now)
+    kept: dict[str, tuple[PartitionPosition, ...]] = {}
+    skipped: list[Skipped] = []
+    for topic, parts in positions.items():
+        moved = []
+        for part in parts:
+            earliest, end = spans.get((topic, part.partition), (0, -1))
+            is_renewed = topic in renewed
+            read = 0 if is_renewed else part.next
+            to = None if end < 0 else min(max(read, earliest), end)
+            if to != part.next or is_renewed:
+                skipped.append(
+                    Skipped(
+                        topic=topic,
+                        partition=part.partition,
+                        position=part.next,
+                        to=to,
+                        earliest=earliest,
+                        end=end,
+                        is_renewed=is_renewed,
+                    )
+                )
+            if to is not None:
+                moved.append(PartitionPosition(partition=part.partition, next=to))
+        kept[topic] = tuple(moved)
+    if skipped and not skip_lost:
+        raise LostInputError(tuple(skipped))
+    return kept, ids_now, tuple(skipped)
 
 
 def describe(

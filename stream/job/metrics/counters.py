@@ -128,15 +128,7 @@ class Metrics(Collector):
         at: float,
         parts: Mapping[str, float],
     ) -> None:
-        """A batch is committed.
-
-        Args:
-            marker: of the batch.
-            tallies: by shard.
-            is_replay: it had been sent before this process began.
-            at: when it was committed, in seconds since the epoch.
-            parts: seconds that the sink took, by what for.
-        """
+        """A batch is committed, or was before this process began (`is_replay`)."""
         with self._lock:
             for shard, tally in tallies.items():
                 for name, figures in tally.clusters.items():

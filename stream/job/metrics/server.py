@@ -32,11 +32,7 @@ END_SECONDS: Final = 5.0
 def application(
     registry: CollectorRegistry, health: JobHealth, *, is_loopback: bool = True
 ) -> Flask:
-    """The WSGI application.
-
-    Args:
-        is_loopback: only this machine may ask; other names than its own are refused.
-    """
+    """The WSGI application."""
     app = Flask(__name__, static_folder=None)
     if is_loopback:
         app.before_request(_refuse_foreign_names)
@@ -102,11 +98,7 @@ class MetricsServer:
 
 
 def listen(settings: Settings) -> socket.socket | None:
-    """A socket on the address that is set, or on the next free port; None: none is wanted.
-
-    Raises:
-        SettingsError: this machine has no such address, or the port may not be taken.
-    """
+    """A socket on the address that is set, or on the next free port; None: none is wanted."""
     if settings.metrics_port is None:
         return None
     host, first = settings.metrics_host, settings.metrics_port

@@ -44,11 +44,7 @@ ENDED: Final = "the query has ended: start the job again, it resumes where it st
 
 
 class Watch:
-    """Metrics and health of one job, and the server that shows them.
-
-    Raises:
-        SettingsError: it cannot listen where the settings say.
-    """
+    """Metrics and health of one job, and the server that shows them."""
 
     def __init__(self, settings: Settings) -> None:
         self._moves: MovesFollower | None = None
@@ -84,12 +80,7 @@ class Watch:
         signs: Callable[[], int],
         see_inputs: Callable[[Mapping[str, str | None]], None],
     ) -> None:
-        """Watch the query, which has begun, until `close`.
-
-        Args:
-            signs: counts its signs of life.
-            see_inputs: is given Kafka's ids of the input topics at each look.
-        """
+        """Watch the query, which has begun, until `close`."""
         self.health.begun()
         self._signs, self._see_inputs = signs, see_inputs
         self._start("watch-kafka", self._watch_kafka)

@@ -155,7 +155,7 @@ def _print_addresses(launch: Launch) -> None:
     job, settings = launch.job, launch.settings
     lines = {
         "Spark UI": job.ui_url,
-        "metrics": job.metrics_url,
+        "metrics": job.watch.url,
         "query": f"{settings.query_name}, {job.shards} shards",
         "checkpoint": settings.checkpoint,
         "Spark log": launch.spark_log,
@@ -175,7 +175,7 @@ def _print_how_to_produce(settings: Settings) -> None:
         f"  spu-assigner produce spu-joined {options} --cluster mine --spu-id 0 --wait\n"
         f"  spu-assigner produce topic-create {options} --cluster mine --topic first --wait\n"
         f"  spu-assigner explain {options} mine first\n"
-        f"  spu-assigner inspect --checkpoint {settings.checkpoint} --cluster mine\n"
+        f"  spu-assigner inspect {options} --cluster mine\n"
         f"  spu-assigner watch {options} --from-beginning\n"
         "Ctrl-C ends it."
     )

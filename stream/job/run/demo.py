@@ -4,23 +4,28 @@
 
 `run --demo` starts a job for it; this program plays it to a job that runs, as a step of the
 container stack, with the settings of the environment. Nothing depends on timing: the end is reached
-when every event is answered.
+when every event is answered. The scenario is the source documents' own examples, as events with the
+answers that they must get; `scenario.yaml` says where each is from.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import yaml
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import BaseTopicEvent, Event, SpuJoined
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.schemas.messages.wire import DeadLetter
-from spu_assigner.stream.job.run.scenario import Example, ScenarioStep, examples
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +39,73 @@ WIDTH: Final = 120  # of tables, where there is no terminal to ask
 
 class DemoError(AssignerError):
     """The demonstration could not be played to its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioStep:
+    """One message, and the whole answer that it must get."""
+
+    event_id: str  # of raw bytes too: a name for them
+    event: Event | bytes  # bytes: sent as they are, to topic-events, with the cluster as key
+    answer: str | None = None  # None: of a join, which shows in the ring
+    replicas: list[list[int]] | None = None  # one replica list for each partition
+    cores: list[list[int]] | None = None  # parallel to replicas
+
+    @property
+    def is_join(self) -> bool:
+        return isinstance(self.event, SpuJoined)
+
+    @property
+    def topic(self) -> str:
+        """The topic that is requested; a name for what requests none."""
+        if isinstance(self.event, bytes):
+            return "bytes"
+        if isinstance(self.event, BaseTopicEvent):
+            return self.event.topic
+        return self.event.cluster_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """One cluster's life."""
+
+    cluster_id: str
+    title: str
+    source: str
+    steps: list[ScenarioStep]  # joins first
+    ring: list[int]  # at the end, ascending
+
+
+def examples(prefix: str = "") -> list[Example]:
+    """All examples; ids start with `prefix`, so that they can be played again."""
+    text = Path(__file__).with_name("scenario.yaml").read_text("utf-8")
+    return [_example(prefix, **given) for given in yaml.safe_load(text)]
+
+
+def _example(
+    prefix: str,
+    *,
+    joins: list[dict[str, Any]],
+    requests: list[dict[str, Any]],
+    cluster_id: str,
+    **said: Any,
+) -> Example:
+    cluster_id = prefix + cluster_id
+    events = [
+        {"event": {"type": "spu_joined", **join, "spu_id": spu_id}}
+        for join in joins
+        for spu_id in join.pop("spu_ids")
+    ]
+    steps = []
+    for number, step in enumerate([*events, *requests], 1):
+        ids = {"cluster_id": cluster_id, "event_id": f"{cluster_id}.{number}"}
+        event: Event | bytes
+        if "bytes" in step:
+            event = step.pop("bytes").encode()
+        else:
+            event = event_from_json(json.dumps({**step.pop("event"), **ids}))
+        steps.append(ScenarioStep(event_id=ids["event_id"], event=event, **step))
+    return Example(cluster_id=cluster_id, steps=steps, **said)
 
 
 DemoAnswer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
@@ -238,13 +310,12 @@ def show(example: Example, rows: Iterable[Row], console: Console) -> None:
     table = Table("topic", "partition", "on Kafka", expected, "", box=box.SIMPLE)
     for column in table.columns:
         column.overflow = "fold"
-    good, bad = ("equal", "DIFFERS") if console.options.ascii_only else ("✓", "✗ differs")
     last = ""
     for row in rows:
         what, last = "" if row.what == last else row.what, row.what
         found = f"{row.found}\n{row.note}" if row.note else row.found
         partition = "" if row.partition is None else str(row.partition)
-        mark = f"[green]{good}[/green]" if row.is_equal else f"[red]{bad}[/red]"
+        mark = "[green]equal[/green]" if row.is_equal else "[red]DIFFERS[/red]"
         table.add_row(escape(what), partition, escape(found), escape(row.expected), mark)
     console.print(table)
 

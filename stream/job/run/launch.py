@@ -22,9 +22,8 @@ from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.private_files import open_private
 from spu_assigner.stream.job.faults import SparkGoneError
 from spu_assigner.stream.job.lifecycle import Job, start_query
-from spu_assigner.stream.job.run.demo import Play
-from spu_assigner.stream.job.run.scenario import examples
-from spu_assigner.stream.job.session import build_session, ensure_jars
+from spu_assigner.stream.job.run.demo import Play, examples
+from spu_assigner.stream.job.session import build_session, ensure_jars, stderr_to
 from spu_assigner.stream.job.start_checks import check_early
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
@@ -101,7 +100,8 @@ class Launch:
     def _start_spark(self, stack: ExitStack) -> SparkSession:
         settings = self.settings
         jars = ensure_jars(settings.checkpoint)
-        with _stderr_to(self.spark_log):
+        self.spark_log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open_private(self.spark_log) as log, stderr_to(log):
             spark = build_session(
                 settings,
                 java=ensure_java(),
@@ -126,22 +126,8 @@ def _end(stop: Callable[[], None], interrupts: Interrupts) -> None:
             raise
 
 
-@contextmanager
-def _stderr_to(log: Path) -> Iterator[None]:
-    """Give processes that are started meanwhile a log for their standard error."""
-    saved = os.dup(2)
-    try:
-        _send_stderr_to(log)
-        yield
-    finally:
-        sys.stderr.flush()
-        os.dup2(saved, 2)
-        os.close(saved)
-
-
 def _send_stderr_to(log: Path) -> None:
     """From here on; what a JVM says while it is torn down is of no use on a terminal."""
-    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     sys.stderr.flush()
     with open_private(log) as file:
         os.dup2(file.fileno(), 2)

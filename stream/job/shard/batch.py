@@ -76,6 +76,9 @@ class ShardBatch:
         self._clusters = clusters
         self._options = options
         self._reserved_names = own_names(options.topic_prefix)
+        self._topics = {
+            int(source): options.topic_prefix + name for source, name in SOURCE_TOPICS.items()
+        }
         self._bundler = Bundler()
         self._touched: dict[str, tuple[bytes, int, int]] = {}  # by its last event: id, ordinal, ms
         self._answers: Counter[Answered] = Counter()
@@ -135,10 +138,7 @@ class ShardBatch:
 
     def _place(self, row: Row) -> bytes:
         """What the ids of an event's answers begin with."""
-        return f"{self._topic(row[0])}/{row[1]}/{row[2]}/".encode()
-
-    def _topic(self, source: int) -> str:
-        return self._options.topic_prefix + SOURCE_TOPICS[InputSource(source)]
+        return f"{self._topics[row[0]]}/{row[1]}/{row[2]}/".encode()
 
     def _put(self, event: Event, answer: Answer, key: bytes, event_id: bytes, time_ms: int) -> None:
         """Pack one of the answers to an event."""
@@ -165,7 +165,7 @@ class ShardBatch:
         source, partition, offset, time_ms, key, value = row
         letter = DeadLetter.of_value(
             value,
-            source_topic=self._topic(source),
+            source_topic=self._topics[source],
             source_partition=partition,
             source_offset=offset,
             source_timestamp_ms=time_ms,

@@ -94,9 +94,10 @@ class SourceRange(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 _SUMMARY: Final = msgspec.msgpack.Decoder(tuple[list[SourceRange], bytes])
 
 
-def message_bytes(message: Message) -> tuple[bytes, bytes]:
+def message_bytes(
+    kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
+) -> tuple[bytes, bytes]:
     """What a digest is taken over, as lead and value."""
-    kind, event_id, key, value, time_ms = message
     key_size = -1 if key is None else len(key)
     value_size = -1 if value is None else len(value)
     lead = _MESSAGE.pack(kind, len(event_id), key_size, value_size, time_ms)
@@ -116,7 +117,7 @@ class Bundler:
         self, kind: int, event_id: bytes, key: bytes | None, value: bytes | None, time_ms: int
     ) -> None:
         """Add a message."""
-        lead, content = message_bytes(Message(kind, event_id, key, value, time_ms))
+        lead, content = message_bytes(kind, event_id, key, value, time_ms)
         self._parts += (lead, content)
         self._size += len(lead) + len(content)
         self._count += 1

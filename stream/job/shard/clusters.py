@@ -23,7 +23,7 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.stream.job.shard.state_log import pack_entry, read_entries, unpack_entries
+from spu_assigner.stream.job.shard.state_log import pack_entry, unpack_entries
 
 _MAP: Final = b"m"  # what precedes the key of a replica map in the state,
 _ENTRY: Final = b"s"  # and that of an entry of assigner-state
@@ -40,17 +40,12 @@ def state_key(key: bytes) -> bytes:
     return _ENTRY + key
 
 
-def entry_key(record: ReplicaMap | Entry) -> bytes:
-    """The key in a shard's state under which a record belongs."""
-    if isinstance(record, ReplicaMap):
-        return map_key(f"{record.cluster_id}/{record.topic}".encode())
-    kind, name = entry_name(record)
-    return state_key(f"{record.cluster_id}/{kind}/{name}".encode())
-
-
 def output_key(record: ReplicaMap | Entry) -> bytes:
     """The key of a record's message on its topic: the state keeps it after a letter."""
-    return entry_key(record)[1:]
+    if isinstance(record, ReplicaMap):
+        return f"{record.cluster_id}/{record.topic}".encode()
+    kind, name = entry_name(record)
+    return f"{record.cluster_id}/{kind}/{name}".encode()
 
 
 def entry_name(entry: Entry | EntryGone) -> tuple[EntryKind, str]:
@@ -70,11 +65,7 @@ def entry_name(entry: Entry | EntryGone) -> tuple[EntryKind, str]:
 
 
 class Clusters(Mapping[str, ClusterState]):
-    """Clusters by name. Looking one up may decode it, and so find that what is stored is damaged.
-
-    Raises:
-        DecodeError, InvariantError: at a look-up or `restore`; the cluster is as it was.
-    """
+    """Clusters by name. A look-up may decode one, and so find that what is stored is damaged."""
 
     def __init__(self) -> None:
         self._states: dict[str, ClusterState | bytearray] = {}  # bytes: entries, not yet decoded
@@ -127,22 +118,6 @@ class Clusters(Mapping[str, ClusterState]):
 
     def __len__(self) -> int:
         return len(self._states)
-
-
-def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
-    """The clusters that a checkpoint's state holds.
-
-    Args:
-        rows: (shard, key, value) of the state variable, as Spark's `statestore` reader gives them.
-    """
-    stored: dict[int, dict[str, bytes]] = {}
-    for label, key, value in rows:
-        stored.setdefault(label, {})[key] = bytes(value)
-    clusters = Clusters()
-    for label in sorted(stored):
-        for name, entry in read_entries(stored[label]).items():
-            clusters.restore(name, entry)
-    return clusters
 
 
 def _decoded(cluster_id: str, packed: bytes) -> ClusterState:

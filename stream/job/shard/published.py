@@ -86,11 +86,7 @@ class PublishedState:
         return sorted(self._clusters)
 
     def take(self, topic: str, key: bytes, value: bytes | None, *, place: tuple[int, int]) -> None:
-        """Take over a message, read after all earlier ones of its partition.
-
-        Raises:
-            DamagedOutputError: the key is none of the job's.
-        """
+        """Take over a message, read after all earlier ones of its partition."""
         self.messages += 1
         name, slash, _ = key.partition(b"/")
         if not name or not slash or not name.isascii():
@@ -116,23 +112,14 @@ class PublishedState:
             yield key, value
 
     def restored(self, cluster_id: str) -> ClusterState:
-        """A cluster's state, checked.
-
-        Raises:
-            DamagedOutputError: a value does not decode, or does not belong under its key.
-            UnsoundError: the values contradict each other.
-        """
+        """A cluster's state; raises UnsoundError if its values contradict each other."""
         state = self.unchecked(cluster_id)
         for fault in faults(state):
             raise UnsoundError(cluster_id=cluster_id, fault=fault)
         return state
 
     def unchecked(self, cluster_id: str) -> ClusterState:
-        """A cluster's state as its values say, which may be of two batches if the job writes.
-
-        Raises:
-            DamagedOutputError: a value does not decode, or does not belong under its key.
-        """
+        """A cluster's state as its values say, which may be of two batches if the job writes."""
         state = ClusterState(cluster_id)
         for stored, (topic, value, partition, offset) in self._clusters.get(cluster_id, {}).items():
             record = _record(
@@ -154,11 +141,6 @@ def read_published(connection: Connection, *, held_seconds: float | None = None)
     Args:
         held_seconds: how long to wait for open transactions, which may hide what is committed; by
             default what is hidden is not read.
-
-    Raises:
-        DamagedOutputError: a key is none of the job's.
-        OpenTransactionError: a transaction stays open.
-        ClientError: Kafka cannot be reached, or topics are missing.
     """
     published = PublishedState(connection.prefix)
     with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:
@@ -171,13 +153,7 @@ def read_published(connection: Connection, *, held_seconds: float | None = None)
 
 
 def read_cluster_state(connection: Connection, cluster_id: str) -> ClusterState:
-    """The state of one cluster; read again where the job was just writing it.
-
-    Raises:
-        DamagedOutputError, UnsoundError: it is none that the job has written.
-        ClientError: Kafka cannot be reached, or topics are missing.
-        ClusterUnknownError: there is nothing of this cluster.
-    """
+    """The state of one cluster; read again where the job was just writing it."""
     for _ in range(READS_MAX - 1):
         try:
             return _read_cluster(connection, cluster_id)
@@ -195,12 +171,7 @@ def _read_cluster(connection: Connection, cluster_id: str) -> ClusterState:
 
 
 def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, str, Message]]:
-    """What is committed now of a cluster's maps and of what waits: where, the topic, the message.
-
-    Raises:
-        ClientError: Kafka cannot be reached, or topics are missing.
-        ClusterUnknownError: there is nothing of this cluster; raised at the end.
-    """
+    """What is committed of a cluster's maps and of what waits: where, the topic, the message."""
     own = f"{cluster_id}/".encode()
     begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
     for name, key, message in own_messages(connection, cluster_id):
@@ -231,11 +202,7 @@ def checked_record(
     *,
     writer: str = "the job",
 ) -> _Record | None:
-    """The record of a message; None: a tombstone.
-
-    Raises:
-        DamagedOutputError: the value is none of these, or belongs under another key.
-    """
+    """The record of a message; None: a tombstone."""
     value = message.value()
     if value is None:
         return None

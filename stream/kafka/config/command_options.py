@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import wraps
+from functools import reduce, wraps
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Literal, cast
 
@@ -81,6 +81,11 @@ def reading(file: Path) -> Iterator[BinaryIO]:
         yield source
 
 
+def with_options(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Several options as one, in their order."""
+    return lambda command: reduce(lambda found, option: option(found), reversed(options), command)
+
+
 def broker_options(command: Command) -> Command:
     """How to reach Kafka; the command is given it as `connection`."""
 
@@ -132,7 +137,7 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
 
     The command is given each by its name, None where it was not given.
     """
-    options = [
+    options = (
         click.option(
             *((spec.flag, "-b") if spec.name == "bootstrap_servers" else (spec.flag,)),
             spec.name,
@@ -142,14 +147,8 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
         )
         for spec in SPECS
         if spec.name in names
-    ]
-
-    def decorated(command: Command) -> Command:
-        for option in (_CONFIG, *reversed(options)):
-            command = option(command)
-        return command
-
-    return decorated
+    )
+    return with_options(*options, _CONFIG)
 
 
 _CONFIG: Final = click.option(

@@ -1,8 +1,5 @@
 """The embedded broker: a real Kafka 4.2 in a process of its own, for one machine and for tests.
 
-    with EmbeddedBroker() as broker:
-        ...  # clients connect to broker.bootstrap_servers
-
 Without a data folder it keeps its data in a temporary one and leaves nothing behind. With one, the
 next broker on that folder resumes with the same records, on the same ports where they are free.
 """

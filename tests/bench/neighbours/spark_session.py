@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS
+from spu_assigner.stream.job.query import FETCH_WAIT_MS_MAX
 from spu_assigner.stream.job.session import Jars, build_session
-from spu_assigner.stream.job.source import FETCH_WAIT_MS_MAX
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import ensure_java

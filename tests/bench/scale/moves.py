@@ -6,18 +6,15 @@ Broker 3 of four is replaced by broker 4, while an idempotent producer writes nu
 reads them: once by `apply --moves`, once by Kafka's own tool, under the same throttle. Each half
 second the size of what broker 4 holds is read. Held against the rate are its bytes ÷ seconds, from
 the first byte to the last, and the most of any 11 seconds, over which Kafka's quota is an average.
-While it goes on, what Kafka's `--list` shows is compared with what was seen under way.
 
 After each: every list is as mapped, no throttle is set, all checksums are those of before, the
-numbers are whole and in order, no move was begun twice, and Kafka's `--list` and `--verify` agree.
+numbers are whole and in order, and Kafka's `--list` and `--verify` agree.
 It ends with an error if not. With --write the figures go to results/moves.json.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -26,6 +23,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,7 +35,7 @@ from spu_assigner.stream.clusters.moves.reassigning import MovesError, Partition
 from support.bench.figures import keep, parser_of, say
 from support.job.kafka_operator import Lists, Operator
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.moving import COMMAND, VALUE_SIZE, Mover, until
+from support.kafka.moving import Mover
 from support.placers.kafka_reassign import run_tool
 
 MB: Final = 1_000_000
@@ -48,80 +46,58 @@ AFTER: Final[Lists] = [[4 if broker == 3 else broker for broker in row] for row 
 LIVE: Final = "live"  # the topic that is written all the while
 WINDOW_SECONDS: Final = 11  # of Kafka's quota: 11 samples of a second
 WRITES_S: Final = 200
-BATCH_SIZE: Final = 16 * 1024  # of `work`: what a Java producer takes by default
+STEPS: Final = {"apply": 1, "tool": 4}  # of a person
+VALUE_SIZE: Final = 16 * 1024  # of `work`: what a Java producer takes by default
 
 
-class Traffic:
-    """One idempotent producer of numbers and one consumer, all the while."""
+@contextmanager
+def traffic(operator: Operator, partitions: int) -> Iterator[Counter[int]]:
+    """Numbers are written by an idempotent producer and read by a consumer while the block runs.
 
-    def __init__(self, operator: Operator, partitions: int) -> None:
-        self._operator = operator
-        self._partitions = partitions
-        self._ends = threading.Event()
-        self.written: Counter[int] = Counter()
-        self.read: Counter[int] = Counter()
-        self.faults: list[str] = []
-        self._threads = [threading.Thread(target=each) for each in (self._write, self._read)]
+    Gives how many were written to each partition; at the end all must be read, in order.
+    """
+    written, read, ends = Counter[int](), Counter[int](), threading.Event()
+    name = operator.name(LIVE)
 
-    @contextmanager
-    def flowing(self) -> Iterator[None]:
-        """Numbers are written and read inside; at the end all are read."""
-        for thread in self._threads:
-            thread.start()
-        try:
-            yield
-        finally:
-            self._ends.set()
-            for thread in self._threads:
-                thread.join()
-        if self.faults or self.read != self.written:
-            raise SystemExit(f"{self.faults[:3]}; {self.read} of {self.written} read")
+    def acked(error: object, message: Any) -> None:
+        assert error is None, error
+        written[message.partition()] += 1
 
-    def _write(self) -> None:
+    def write() -> None:
         settings = {"enable.idempotence": True, "delivery.timeout.ms": 120_000}
-        producer = Producer({**self._operator.cluster.client, **settings})
-        sent = 0
-        while not self._ends.wait(1 / WRITES_S):
-            partition = sent % self._partitions
-            number = str(sent // self._partitions).encode()
-            producer.produce(
-                self._operator.name(LIVE), number, partition=partition, callback=self._acked
-            )
-            sent += 1
+        producer = Producer({**operator.cluster.client, **settings})
+        for number in count():
+            if ends.wait(1 / WRITES_S):
+                break
+            value, partition = divmod(number, partitions)
+            producer.produce(name, str(value).encode(), partition=partition, callback=acked)
             producer.poll(0)
-        if left := producer.flush(120):
-            self.faults.append(f"{left} numbers were not acknowledged")
+        assert producer.flush(120) == 0
 
-    def _acked(self, error: object, message: Any) -> None:
-        if error is None:
-            self.written[message.partition()] += 1
-        else:
-            self.faults.append(f"a number is lost: {error}")
-
-    def _read(self) -> None:
-        consumer = Consumer(
-            {**self._operator.cluster.client, "group.id": "bench", "enable.auto.commit": False}
-        )
-        name = self._operator.name(LIVE)
-        consumer.assign(
-            [TopicPartition(name, n, OFFSET_BEGINNING) for n in range(self._partitions)]
-        )
-        silent_since = time.monotonic()
-        while not self._is_over(silent_since):
-            for message in consumer.consume(500, timeout=0.5):
-                if message.error():
-                    continue  # The client tries again.
-                silent_since = time.monotonic()
-                number, partition = int(message.value() or b""), message.partition() or 0
-                if number != self.read[partition]:
-                    self.faults.append(f"{number} where {self.read[partition]} was expected")
-                self.read[partition] += 1
+    def consume() -> None:
+        settings = {"group.id": "bench", "enable.auto.commit": False}
+        consumer = Consumer({**operator.cluster.client, **settings})
+        places = [TopicPartition(name, number, OFFSET_BEGINNING) for number in range(partitions)]
+        consumer.assign(places)
+        while not (writing.done() and read == written):
+            messages = consumer.consume(500, timeout=60 if writing.done() else 0.5)
+            assert messages or not writing.done(), f"{read} of {written} read"
+            for message in messages:
+                if not message.error():  # Else the client tries again.
+                    partition = message.partition() or 0
+                    assert int(message.value() or b"") == read[partition]
+                    read[partition] += 1
         consumer.close()
 
-    def _is_over(self, silent_since: float) -> bool:
-        if not self._ends.is_set() or self._threads[0].is_alive():
-            return False
-        return self.read == self.written or time.monotonic() > silent_since + 60
+    with ThreadPoolExecutor(2) as pool:
+        writing = pool.submit(write)
+        reading = pool.submit(consume)
+        try:
+            yield written
+        finally:
+            ends.set()
+        writing.result()
+        reading.result()
 
 
 class Watch:
@@ -180,9 +156,7 @@ class Watch:
 class Bench:
     """Brokers, data, maps; and what is to be so after each part."""
 
-    def __init__(
-        self, operator: Operator, folder: Path, values: int, *, value_size: int = VALUE_SIZE
-    ) -> None:
+    def __init__(self, operator: Operator, folder: Path, values: int) -> None:
         self.operator = operator
         self.mover = Mover(operator, folder)
         self.folder = folder
@@ -194,8 +168,8 @@ class Bench:
             operator.make(topic, BEFORE)
         begun = time.monotonic()
         for topic in self.topics:
-            self.mover.fill(topic, len(BEFORE), values, value_size=value_size)
-        self.bytes_moved = values * value_size * len(self.partitions)
+            self.mover.fill(topic, len(BEFORE), values, value_size=VALUE_SIZE)
+        self.bytes_moved = values * VALUE_SIZE * len(self.partitions)
         say(f"{2 * self.bytes_moved / MB:,.0f} MB written in {time.monotonic() - begun:.0f} s")
         self._checksums = self._sums()
 
@@ -221,21 +195,10 @@ class Bench:
     def tool(self, *options: object) -> str:
         return run_tool(self.operator.cluster.bootstrap_servers, *options)
 
-    def start(self, *options: object) -> subprocess.Popen[str]:
-        """`apply --moves` in a process of its own."""
-        return subprocess.Popen(
-            [*COMMAND, *self.mover.arguments(*options)],
-            env={**os.environ, **self.operator.environ, "PYTHONUNBUFFERED": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    def require_end(self, process: subprocess.Popen[str]) -> str:
-        output, _ = process.communicate(timeout=600)
-        if process.returncode:
-            raise SystemExit(f"apply ended with {process.returncode}: {output}")
-        return output
+    def apply(self, *options: object) -> None:
+        status, lines, errors = self.mover.move(*options)
+        say("\n".join(lines))
+        assert status == 0, errors
 
     def require_whole(self, lists: Lists, file: Path) -> None:
         """All is as mapped, nothing else was changed, nothing is left behind."""
@@ -261,13 +224,16 @@ def work(bench: Bench) -> dict[str, Any]:
         watch = Watch(bench)
         begun = time.monotonic()
         with watch.watching():
-            steps, ended = (with_apply if who == "apply" else with_tool)(bench, file, watch)
-            seconds = ended - begun
+            if who == "apply":
+                bench.apply("--throttle", RATE)
+            else:
+                with_tool(bench, file)
+            seconds = time.monotonic() - begun
             time.sleep(1.0)
         bench.require_whole(AFTER, file)
         received, copying = watch.speed()
         found[who] = {
-            "steps_of_a_person": steps,
+            "steps_of_a_person": STEPS[who],
             "seconds": round(seconds, 1),
             "bytes": received,
             "bytes_per_byte_to_move": round(received / bench.bytes_moved, 3),
@@ -279,7 +245,7 @@ def work(bench: Bench) -> dict[str, Any]:
         say(f"  {who}: {found[who]}")
         if who == "apply":
             bench.map(BEFORE)
-            bench.require_end(bench.start("--concurrency", "100"))
+            bench.apply()
     ours, tool = found["apply"], found["tool"]
     return {
         **found,
@@ -288,31 +254,13 @@ def work(bench: Bench) -> dict[str, Any]:
     }
 
 
-def with_apply(bench: Bench, _: Path, watch: Watch) -> tuple[int, float]:
-    """One command; meanwhile Kafka's tool lists what is under way, and nothing else."""
-    process = bench.start("--throttle", str(RATE))
-    ended: list[float] = []
-    waiting = threading.Thread(target=lambda: (process.wait(), ended.append(time.monotonic())))
-    waiting.start()
-    while waiting.is_alive():
-        waiting.join(5.0)
-        listing = bench.tool("--list")
-        listed = {line.split(":")[0] for line in listing.splitlines() if ": replicas: " in line}
-        until(lambda listed=listed: listed <= {f"{name}-{n}" for name, n in [*watch.begun]})
-    say(bench.require_end(process))
-    return 1, ended[0]
-
-
-def with_tool(bench: Bench, file: Path, _: Watch) -> tuple[int, float]:
+def with_tool(bench: Bench, file: Path) -> None:
     """The file of lists, `--execute`, `--verify` until all is done, which removes the throttle.
 
-    Four steps of a person: preferred leaders are elected by another tool, which is not run here.
+    Preferred leaders are elected by another tool, a person's fourth step, which is not run here.
     """
     bench.tool("--execute", "--throttle", RATE, "--reassignment-json-file", file)
-    while True:
-        output = bench.tool("--verify", "--reassignment-json-file", file)
-        if "still in progress" not in output:
-            return 4, time.monotonic()
+    while "still in progress" in bench.tool("--verify", "--reassignment-json-file", file):
         time.sleep(1.0)
 
 
@@ -326,13 +274,10 @@ def main() -> None:
         KafkaCluster(["a", "b", "c", "d"]) as cluster,
         AdminClient(cluster.client) as admin,
     ):
-        bench = Bench(
-            Operator(cluster, "job.", admin), Path(name), given.values, value_size=BATCH_SIZE
-        )
-        traffic = Traffic(bench.operator, len(BEFORE))
-        with traffic.flowing():
+        bench = Bench(Operator(cluster, "job.", admin), Path(name), given.values)
+        with traffic(bench.operator, len(BEFORE)) as written:
             figures = work(bench)
-    figures["numbers_in_order"] = traffic.written.total()
+    figures["numbers_in_order"] = written.total()
     say(json.dumps(figures))
     if given.write:
         sizes = {"brokers": 4, "rate": RATE, "mb": 2 * bench.bytes_moved // MB}

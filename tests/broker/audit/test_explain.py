@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.stream.audit.topic_history import read_cluster
+from spu_assigner.stream.audit.cluster_report import read_cluster
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.settings import Settings

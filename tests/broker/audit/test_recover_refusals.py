@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
-from spu_assigner.core.base.records import EntryKind
 from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream.audit import rebuild
 from spu_assigner.stream.audit.rebuild import (
@@ -22,8 +21,7 @@ from spu_assigner.stream.audit.rebuild import (
     survey,
 )
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
-from spu_assigner.stream.job.shard.published import DamagedOutputError, UnsoundError
+from spu_assigner.stream.job.checkpoint.inputs import LostInputError
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from spu_assigner.stream.kafka.topic_admin import create_topics
@@ -31,7 +29,6 @@ from support.events.builders import Events
 from support.job.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.job.streams import Outgoing
 from support.kafka.open_transaction import open_transaction
-from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
 
@@ -70,12 +67,6 @@ def test_maps_behind_an_open_transaction_are_not_left_out(
             survey(settings)
         transaction.abort()
         assert survey(settings).topics == 11
-
-
-def write(settings: Settings, topic: str, key: bytes, value: bytes | None) -> None:
-    producer = Producer({"bootstrap.servers": settings.bootstrap_servers})
-    producer.produce(settings.topic_prefix + topic, value, key)
-    assert producer.flush(30) == 0
 
 
 def drop(settings: Settings, topic: str, before: int) -> None:
@@ -133,51 +124,6 @@ def test_a_folder_that_holds_something_is_not_touched(settings: Settings, tmp_pa
             attempt(settings)
     with pytest.raises(FolderTakenError, match="is no folder"):
         survey(replace(settings, checkpoint=str(tmp_path / "new/metadata")))
-
-
-@pytest.mark.usefixtures("job")
-def test_a_value_that_does_not_decode_is_reported_with_its_place(settings: Settings) -> None:
-    """Somebody else has written into the topic, or a disk has."""
-    write(settings, "replica-map", b"c2/b", b"\x00\x00\x00\x00\x00no map")
-    prefix = settings.topic_prefix
-    with pytest.raises(DamagedOutputError, match=rf"{prefix}replica-map has .*b'c2/b'") as caught:
-        recover(settings)
-    [place] = [
-        (message.partition(), message.offset())
-        for message in committed(settings.bootstrap_servers, f"{prefix}replica-map")
-        if (message.value() or b"").endswith(b"no map")
-    ]
-    error = caught.value
-    assert (error.key, error.partition, error.offset) == (b"c2/b", *place)
-
-
-def test_a_value_under_the_key_of_another_is_reported(settings: Settings, job: SmallJob) -> None:
-    """And so is one of another kind."""
-    values = {
-        message.key(): message.value() for message in committed(*_place(settings, "replica-map"))
-    }
-    write(settings, "replica-map", b"c1/b", values[b"c2/b"])
-    with pytest.raises(DamagedOutputError, match=r"key b'c1/b' .* belongs under b'c2/b'"):
-        survey(settings)
-    write(settings, "replica-map", b"c1/b", None)
-    [marker] = committed(*_place(settings, "assigner-audit"))[:1]
-    write(settings, "assigner-state", b"c1/spu/9", marker.value())
-    with pytest.raises(DamagedOutputError, match="a CommitMarker; expected a map or an entry"):
-        survey(settings)
-    assert job.states().keys() == {"c1", "c2"}
-
-
-def _place(settings: Settings, topic: str) -> tuple[str, str]:
-    return settings.bootstrap_servers, settings.topic_prefix + topic
-
-
-@pytest.mark.usefixtures("job")
-def test_an_entry_that_is_missing_shows(settings: Settings) -> None:
-    """A tombstone by another hand: the maps still name the SPU."""
-    write(settings, "assigner-state", f"c1/{EntryKind.SPU}/0".encode(), None)
-    with pytest.raises(UnsoundError, match="topic a is on SPU 0, which is not known") as caught:
-        survey(settings)
-    assert caught.value.cluster_id == "c1"
 
 
 def test_input_that_is_gone_is_reported_and_may_be_skipped(

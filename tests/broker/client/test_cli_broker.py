@@ -21,7 +21,6 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.job.run.scenario import examples
 from spu_assigner.stream.local.jvm.java import Java
 from support.kafka.open_transaction import open_transaction
 from support.kafka.shared_broker import SharedBroker
@@ -135,29 +134,6 @@ def join(options: list[str], cluster: str, count: int) -> None:
     given = "".join(f"{json.dumps(event)}\n" for event in events)
     done = call("produce", "events", "-", WAIT, *options, given=given)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.smoke
-def test_a_create_is_answered_with_its_map(job: list[str]) -> None:
-    """The documents' table, through flags, Kafka, Spark and back."""
-    join(job, "table", 5)
-    done = call(
-        *["produce", "topic-create", "--cluster", "table", "--topic", "t", "--partitions", "16"],
-        *["--replication-factor", "3", "--policy", "fluvio", "--event-id", "mine", "--wait"],
-        *["-o", "json", *job],
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    sent, *answers = json_lines(done.stdout)
-    assert (sent["type"], sent["event_id"], sent["topic"]) == (
-        "sent",
-        "mine",
-        "cli-job.topic-events",
-    )
-    by_type = {answer["type"]: answer for answer in answers}
-    assert by_type.keys() == {"replica_map", "topic_status"}
-    table = examples()[0].steps[-1].replicas or ()
-    assert by_type["replica_map"]["replicas"] == [list(row) for row in table]
-    assert by_type["topic_status"]["status"] == "assigned"
 
 
 @pytest.mark.smoke
@@ -310,26 +286,6 @@ def test_each_command_is_answered_and_its_status_says_how(
         said = done.stdout + done.stderr
         assert done.returncode == status, (line, said)
         assert [part for part in parts if part not in said] == [], (line, said)
-
-
-@pytest.mark.smoke
-def test_every_answer_to_a_file_is_awaited(job: list[str]) -> None:
-    """Joins, creates that saturate, a delete that restores: all of it, and nothing of others."""
-    common = {"cluster_id": "full"}
-    events: list[dict[str, object]] = [
-        {"type": "spu_joined", "event_id": "f1", "spu_id": 0, "capacity": 1},
-        {"type": "topic_create", "event_id": "f2", "topic": "t"},
-        {"type": "topic_delete", "event_id": "f3", "topic": "t"},
-    ]
-    given = "".join(f"{json.dumps({**event, **common})}\n" for event in events)
-    done = call("produce", "events", "-", WAIT, "-o", "json", *job, given=given)
-    assert (done.returncode, done.stderr) == (0, "")
-    answers = json_lines(done.stdout)
-    ring = [each["change"] for each in answers if each["type"] == "ring_event"]
-    statuses = [each["status"] for each in answers if each["type"] == "topic_status"]
-    maps = [each["replicas"] for each in answers if each["type"] == "replica_map"]
-    assert ring == ["joined", "saturated", "restored"]
-    assert (statuses, maps) == (["assigned", "deleted"], [[[0]], None])
 
 
 @pytest.mark.smoke
@@ -516,20 +472,6 @@ def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> N
     assert last.startswith("All 93 replica lists and 41 rings and answers are equal")
     assert "differs" not in done.stdout.lower()
     assert list(tmp_path.iterdir()) == []  # Nothing is left behind.
-
-
-@pytest.mark.long("two demonstrations, each a whole job")
-def test_the_demonstration_can_be_played_again_beside_other_events(
-    kafka: SharedBroker, java: Java, topic_prefix: str, tmp_path: Path
-) -> None:
-    """On a broker that is there, from the same checkpoint: ids are new each time."""
-    options = ["-b", kafka.bootstrap_servers, "--topic-prefix", topic_prefix, "--ui-port", "0"]
-    command = [*COMMAND, "run", "--demo", "--once", *options, "--checkpoint", "checkpoint"]
-    for _ in range(2):
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=300, cwd=tmp_path
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.long("two whole runs, each with a broker and a job")

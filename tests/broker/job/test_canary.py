@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
+import pickle  # noqa: TID251  # shows that it is never read
 import re
 import shutil
 import signal

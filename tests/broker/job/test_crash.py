@@ -13,7 +13,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -245,29 +244,6 @@ def test_a_process_that_took_over_from_one_that_stood_still_is_named(
     sink.happens = stand_still
     with pytest.raises(FencedError, match="another process has taken over query 'q'"):
         sink._send_once(batch_buffer(b"b", first=1), 1)
-
-
-def test_messages_that_did_not_arrive_are_sent_again(
-    sink: Interrupted, broker: EmbeddedBroker
-) -> None:
-    """The broker was away for longer than they are kept; nothing was committed, so all go again."""
-    with ThreadPoolExecutor(1) as other:
-        starting: list[Future[object]] = []
-
-        def start_later() -> None:
-            time.sleep(OPEN_SECONDS + 2.0)
-            broker.start()
-
-        def lose_the_broker(_sink: Interrupted) -> None:
-            broker.kill()
-            starting.append(other.submit(start_later))
-
-        sink.happens = lose_the_broker
-        sink._send_once(batch_buffer(b"b", first=1), 1)
-    starting[0].result()
-    assert sink.last == SentBatch(batch=1, count=1, repeated=False)
-    sink._send_once(batch_buffer(b"c", first=2), 2)
-    assert sink.last == SentBatch(batch=2, count=1, repeated=False)
 
 
 class NoName:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from confluent_kafka.admin import AdminClient, NewPartitions
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.job.lifecycle import Job
-from spu_assigner.stream.job.source import BATCH_INTERVAL_MS, triggers_begun
+from spu_assigner.stream.job.query import BATCH_INTERVAL_MS, triggers_begun
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.kafka.traffic import Kafka, process_all

@@ -10,8 +10,7 @@ from functools import partial
 import pytest
 from confluent_kafka import KafkaException, Message
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
-from spu_assigner.stream.common.release import RELEASE
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.checkpoint.inputs import TopicReplacedError, topic_ids
 from spu_assigner.stream.job.marker import FIRST_LOOK, MarkerFormatError, read_marker
@@ -88,26 +87,6 @@ def test_a_batch_and_its_marker_are_sent_together(settings: Settings, make_sink:
         assert message.key() == b"spu-assigner"
 
 
-def test_a_marker_says_how_far_the_input_has_been_read(
-    settings: Settings, make_sink: MakeSink
-) -> None:
-    """From the last marker alone another checkpoint can go on, also in partitions long silent."""
-    sink = make_sink()
-    sink._send_once(batch_buffer(b"a", b"b", first=4), 0)
-    sink._send_once(batch_buffer(b"c", first=3, partition=2), 1)
-    sink.close()
-    make_sink()._send_once(batch_buffer(b"d", first=6), 2)
-    topic = settings.topic_prefix + "topic-events"
-    found = last_marker(settings)
-    assert found.positions == {
-        topic: (
-            PartitionPosition(partition=0, next=7),
-            PartitionPosition(partition=2, next=4),
-        )
-    }
-    assert (found.release, found.shards, found.default_policy) == (RELEASE, 2, "balanced")
-
-
 def test_a_marker_of_an_earlier_form_is_refused(settings: Settings, make_sink: MakeSink) -> None:
     """Its schema had another id; resuming behind it could answer everything again."""
     sink = make_sink()
@@ -120,22 +99,6 @@ def test_a_marker_of_an_earlier_form_is_refused(settings: Settings, make_sink: M
     for attempt in (partial(last_marker, settings), make_sink(opened=False).take_over):
         with pytest.raises(MarkerFormatError, match=said):
             attempt()
-
-
-def test_messages_carry_cloudevents_headers(settings: Settings, make_sink: MakeSink) -> None:
-    """What they are is known without decoding them."""
-    make_sink()._send_once(batch_buffer(b"a"), 0)
-    [message] = read_output(settings, "replica-map")
-    assert dict(message.headers() or []) == {
-        "ce_specversion": b"1.0",
-        "ce_id": b"topic-events/0/0/0",
-        "ce_source": b"/spu-assigner/spu-assigner",
-        "ce_type": b"io.spuassigner.v1.ReplicaMap",
-        "ce_time": b"2023-11-14T22:13:20.123Z",
-        "content-type": b"application/avro",
-        "shard": b"0",
-        "sequence": b"0",
-    }
 
 
 def test_a_batch_without_messages_has_a_marker_too(settings: Settings, make_sink: MakeSink) -> None:
@@ -188,17 +151,6 @@ def test_another_checkpoint_is_refused_before_the_query_starts(make_sink: MakeSi
         make_sink("two")
 
 
-@pytest.mark.smoke
-def test_an_older_process_is_shut_out(settings: Settings, make_sink: MakeSink) -> None:
-    """Two that believe they are the one: the later one is right."""
-    older = make_sink()
-    older._send_once(batch_buffer(b"a"), 0)
-    make_sink()
-    with pytest.raises(FencedError, match="another process has taken over"):
-        older._send_once(batch_buffer(b"b"), 1)
-    assert sent_values(settings) == [b"a"]
-
-
 def test_one_that_is_shut_out_while_it_sends_says_the_same(
     settings: Settings, make_sink: MakeSink
 ) -> None:
@@ -217,38 +169,6 @@ def test_one_that_is_shut_out_while_it_sends_says_the_same(
     with pytest.raises(FencedError, match="another process has taken over"):
         older._give_up(caught.value, batch=1, attempt=1)
     assert sent_values(settings) == []
-
-
-def test_what_an_older_process_left_open_is_never_seen(
-    settings: Settings, make_sink: MakeSink
-) -> None:
-    """It died inside its transaction."""
-    dead = make_sink()
-    dead._producer.begin_transaction()
-    dead._producer.produce(settings.topic_prefix + "replica-map", b"half", b"c1/t")
-    dead._producer.flush()
-    make_sink()._send_once(batch_buffer(b"whole"), 0)
-    assert sent_values(settings) == [b"whole"]
-
-
-def test_after_a_time_out_the_marker_decides(
-    settings: Settings, make_sink: MakeSink, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The commit had succeeded although its answer was lost: it must not be sent again."""
-    sink = make_sink()
-    transact = sink._transact
-
-    def lost_answer(*arguments: object) -> None:
-        monkeypatch.setattr(sink, "_transact", transact)
-        transact(*arguments)  # type: ignore[arg-type]  # handed through
-        from confluent_kafka import KafkaError
-
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-
-    monkeypatch.setattr(sink, "_transact", lost_answer)
-    sink._send_once(batch_buffer(b"a"), 0)
-    assert sink.last == SentBatch(batch=0, count=1, repeated=True)
-    assert sent_values(settings) == [b"a"]
 
 
 def test_a_message_that_kafka_does_not_take_fails_the_whole_batch(
@@ -283,12 +203,11 @@ def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
     monkeypatch.setattr(retry, "RETRY_SECONDS_MAX", limit_seconds)
     values = [random.Random(number).randbytes(500_000) for number in range(24)]
     client_id = settings.topic_prefix + settings.query_name
-    with throttle(settings.bootstrap_servers) as quotas:
-        quotas.set(client_id, 500_000)
-        begun = time.monotonic()
-        sink._send_once(batch_buffer(*values), 0)
-        seconds = time.monotonic() - begun
-        quotas.set(client_id, None)
+    throttle(settings.bootstrap_servers, client_id, 500_000)
+    begun = time.monotonic()
+    sink._send_once(batch_buffer(*values), 0)
+    seconds = time.monotonic() - begun
+    throttle(settings.bootstrap_servers, client_id, None)
     assert sink.last == SentBatch(batch=0, count=24, repeated=False)
     assert len(sent_values(settings)) == 24
     assert seconds > limit_seconds

@@ -109,21 +109,6 @@ def test_an_older_job_that_stood_still_ends_when_it_wakes(
     check_shut_out(trial, older)
 
 
-@pytest.mark.long("two whole jobs run on one checkpoint")
-def test_an_older_job_that_wakes_beside_an_idle_one_with_an_event_is_outlived(
-    trial: Trial,
-) -> None:
-    """Both have the same batch to plan, and neither has seen its event before."""
-    older = started(trial)
-    os.killpg(older.pid, signal.SIGSTOP)
-    newer = started(trial)
-    os.killpg(newer.pid, signal.SIGSTOP)
-    trial.send(5)
-    for job in (older, newer):
-        os.killpg(job.pid, signal.SIGCONT)
-    check_shut_out(trial, older)
-
-
 def plant_next_batch(settings: Settings, *, events: int) -> int:
     """Plan the next batch as another process would: with so many of the messages to come."""
     offsets, batch = Path(settings.checkpoint, "offsets"), newest(settings, "offsets")

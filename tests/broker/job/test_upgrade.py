@@ -15,7 +15,6 @@ from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.messages.codec import decode_event, decode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.checkpoint_reading import inspect_checkpoint
 from spu_assigner.stream.job.lifecycle import Job, start
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
 from spu_assigner.stream.job.sink import SentBatch
@@ -23,6 +22,7 @@ from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
+from support.job.checkpoint_state import checkpoint_clusters
 from support.job.released import (
     PREFIX,
     Left,
@@ -137,7 +137,7 @@ def test_a_checkpoint_of_a_release_is_resumed(
         streams.send(more())
         until_applied(streams, total, job)
         process_all(job.query)
-        found = inspect_checkpoint(settings.checkpoint, spark=job.spark).clusters
+        found = checkpoint_clusters(settings.checkpoint, job.spark)
     expected: list[Any] = []
     kinds: dict[str, Any] = {"spu-events": "spu", "topic-events": "topic"}
     for read in streams.applied()[-len(more()) :]:
@@ -153,7 +153,7 @@ def test_a_checkpoint_of_a_release_is_resumed(
         if read.value is not None and is_new(read.topic, read.partition, read.offset, left)
     ]
     assert sorted(map(repr, given)) == sorted(map(repr, expected))
-    assert {name: picture(state) for name, state in found.items()} == {
+    assert {name: picture(found[name]) for name in found} == {
         name: picture(state) for name, state in clusters.items()
     }
     markers = streams.markers()

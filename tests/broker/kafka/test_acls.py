@@ -35,7 +35,7 @@ from spu_assigner.stream.audit.verify.history import History, read_history
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluster
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
@@ -236,7 +236,7 @@ def create(settings: Settings) -> None:
 def audit(settings: Settings) -> None:
     """All that `verify` asks of Kafka; what it makes of it is not looked at."""
     with History(settings.query_name, settings.topic_prefix) as history:
-        read_history(settings.connection(), history, lambda: None)
+        read_history(settings.connection(), history)
         assert {topic for topic, _ in history.spans} == {each.name for each in JOB_TOPICS}
 
 
@@ -286,8 +286,8 @@ MAPPED = {Role.APPLIER: mapped, Role.ADOPTER: adopted, Role.MOVER: mapped}
 
 def follow_once(settings: Settings) -> None:
     """Join the broker that is there, each time with another size: there is something to send."""
-    size = Size(capacity=next(CAPACITIES))
-    order = FollowOptions(cluster_id=CLUSTER, grace_seconds=0, size=size, once=True)
+    capacity = next(CAPACITIES)
+    order = FollowOptions(cluster_id=CLUSTER, grace_seconds=0, capacity=capacity, once=True)
     connection = settings.connection()
     output = FollowOutput("follow", "json")
     follow_cluster(connection, connection, order, output, check=lambda: None)

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import pytest
-from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.audit.doctor.checks import run_checks
 from spu_assigner.stream.audit.doctor.look import DoctorLook
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.job.checkpoint.inputs import InputPositions, check_inputs, topic_ids
 from spu_assigner.stream.job.start_checks import StartLook
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
@@ -93,17 +91,8 @@ def doctor(connection: Connection) -> None:
     assert [found for check in checks for found in check.findings] == []
 
 
-def look_at_the_input(connection: Connection) -> None:
-    topic = f"{connection.prefix}topic-events"
-    begin = {topic: (PartitionPosition(partition=0, next=0),)}
-    ids = topic_ids(connection.client(), [topic])
-    inputs = InputPositions(following=begin, begun=begin, ids=ids)
-    check_inputs(settings_of(connection), inputs)
-
-
 ASKING: Final[Sequence[Callable[[Connection], object]]] = (
     read_all,
-    look_at_the_input,
     lambda to: check_topics(to.client(), prefix=to.prefix),
     lambda to: partition_counts(to.client(), ["replica-map"], prefix=to.prefix),
     look_at_topics,

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
+from spu_assigner.stream.job.query import read_events
 from spu_assigner.stream.job.session import Jars, build_session
-from spu_assigner.stream.job.source import read_events
 from spu_assigner.stream.kafka import connection_diagnosis, log_dirs
 from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError

@@ -19,7 +19,7 @@ from support.kafka.traffic import Kafka, expected_maps
 SPARE = 4  # an SPU that is no broker here, in the rack of the one that goes
 TOPICS = 10  # in each part of the story
 PARTITIONS = 6
-KAFKAS_PATIENCE_MS = 60_000  # `default.api.timeout.ms`, which stream/job/source.py sets lower
+KAFKAS_PATIENCE_MS = 60_000  # `default.api.timeout.ms`, which stream/job/query.py sets lower
 
 
 @pytest.fixture

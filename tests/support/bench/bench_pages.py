@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from support.bench import cost_table, targets
+from support.bench import targets
 from support.bench.curves import CAPTIONS
 from support.bench.figures import markdown_table
 
@@ -42,7 +42,7 @@ def tables(results: targets.Results) -> dict[str, str]:
         "headline": _headline(of),
         "moves": _moves(of["moves"]),
         "targets": targets.table(results),
-        "cost": cost_table.table(of["cost"]),
+        "cost": targets.cost_table(of["cost"]),
         "worst": _worst(of["worst_events"]),
         "neighbours": neighbours(of["neighbours"]),
         "curves": "".join(

@@ -95,6 +95,36 @@ def table(results: Results, *, measured_only: bool = False) -> str:
     )
 
 
+# What a job costs its owner: the line, the place of the figure, its unit, reach and moonshot.
+RESTART: Final = "start after a kill to the answer of a create that waits, median of 3"
+COST: Final = (
+    ("idle: the job", "idle.job_cores", "cores", 0.05, 0.02),
+    ("idle: the broker that it polls", "idle.broker_cores", "cores", 0.05, 0.02),
+    ("CPU time of one create, job without broker", "lone.job_cpu_ms", "ms", 80, 40),
+    ("one create at a time, p50", "lone.latency_ms.p50", "ms", 70, 20),
+    ("one create at a time, p95", "lone.latency_ms.p95", "ms", 110, 20),
+    ("the same with a pause of 0.3 s between, p50", "paused_ms.p50", "ms", 60, 20),
+    ("the first create after a minute without one", "after_idle_ms.median", "ms", 100, 50),
+    ("200 creates a second, evenly spread: the job", "steady.job_cores", "cores", 0.5, 0.2),
+    ("200 creates a second, evenly spread: the broker", "steady.broker_cores", "cores", 0.5, 0.2),
+    (RESTART, "restart_s.median", "s", 6, 4),
+    ("memory of all processes of an idle job", "memory_mib", "MiB", 900, 600),
+)
+
+
+def cost_table(figures: Mapping[str, Any]) -> str:
+    """Of the figures in `cost.json`, in Markdown."""
+    rows = []
+    for what, place, unit, *bounds in COST:
+        this, alone = (
+            figure(figures, program, *place.split(".")) for program in ("this", "spark_alone")
+        )
+        target = _most(what, "balanced", (), unit, bounds)
+        other = "" if alone is None else number(alone)
+        rows.append([what, target.cell(this), other, unit, *map(target.bound, bounds)])
+    return markdown_table(["what", "the job", "Spark alone", "unit", "reach", "moonshot"], rows)
+
+
 def targets(results: Results) -> Iterator[Target]:
     """All, for what was measured."""
     yield from _beside_neighbours()

@@ -15,8 +15,9 @@ from typing import Any
 
 from spu_assigner.schemas.messages.codec import decode_record, encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition
-from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
-from spu_assigner.stream.audit.verify.replay import wire_of
+from spu_assigner.stream.audit.verify.marker_chain import wire_of
+from spu_assigner.stream.audit.verify.model import COMPACTED, OUTPUTS, Read
+from spu_assigner.stream.kafka.topics import INPUTS
 from support.events.histories import MARKERS, Log, Topics
 
 AUDIT: Log = ("assigner-audit", 0)

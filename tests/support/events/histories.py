@@ -18,16 +18,17 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker, PartitionPosition, RecoveredFrom, Wire
 from spu_assigner.stream.audit.verify.history import History
-from spu_assigner.stream.audit.verify.model import COMPACTED, INPUTS, OUTPUTS, Read
+from spu_assigner.stream.audit.verify.model import COMPACTED, OUTPUTS, Read
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.marker import offsets_read
+from spu_assigner.stream.job.query import shard_labels
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.cloud_events import marker_headers
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.topics import INPUTS
 from support.events import story
 from support.job.streams import Outgoing
 
@@ -35,7 +36,7 @@ PREFIX = "p-"
 PARTITIONS = 2  # of each topic but those of markers
 MARKERS = ("assigner-commits", "assigner-audit")
 Log = tuple[str, int]  # a topic without the prefix, a partition
-Story = partial(story.Story, clusters=4, topics=3, partitions=PARTITIONS, room=9)
+Story = partial(story.Story, clusters=4, partitions=PARTITIONS)
 
 
 @dataclass
@@ -68,7 +69,6 @@ class Topics:
         for reads in self.logs.values():
             for read in reads:
                 history.add(read)
-        history.close_additions()
         return history
 
     def expire(self, draw: random.Random, names: Sequence[str]) -> None:

@@ -39,30 +39,13 @@ class S3Server:
 
     def keys(self, checkpoint: str) -> dict[str, int]:
         """The objects of a checkpoint, named as its files, and their sizes."""
-        prefix = _key(checkpoint, "")
+        prefix = f"{checkpoint.removeprefix(f's3a://{BUCKET}/')}/"
         pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
         return {
             each["Key"].removeprefix(prefix): each["Size"]
             for page in pages
             for each in page.get("Contents", ())
         }
-
-    def read(self, checkpoint: str, name: str) -> bytes:
-        """An object's content."""
-        found = self.client.get_object(Bucket=BUCKET, Key=_key(checkpoint, name))
-        return bytes(found["Body"].read())
-
-    def write(self, checkpoint: str, name: str, content: bytes) -> None:
-        """Put an object."""
-        self.client.put_object(Bucket=BUCKET, Key=_key(checkpoint, name), Body=content)
-
-    def delete(self, checkpoint: str, name: str) -> None:
-        """Remove an object."""
-        self.client.delete_object(Bucket=BUCKET, Key=_key(checkpoint, name))
-
-
-def _key(checkpoint: str, name: str) -> str:
-    return f"{checkpoint.removeprefix(f's3a://{BUCKET}/')}/{name}"
 
 
 @contextmanager

@@ -11,14 +11,16 @@ from contextlib import closing, contextmanager
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
+from spu_assigner.stream.job.checkpoint.files import Positions
+from spu_assigner.stream.job.query import shard_labels
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import InputSource
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.job.sink import TransactionalSink
-from spu_assigner.stream.job.source import shard_labels
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.job.streams import SPU_EVENTS, TOPIC_EVENTS, Outgoing, Read, Streams
 from support.kafka.reading import outputs, settled
@@ -42,6 +44,7 @@ class SmallJob:
             default_policy=settings.default_policy,
             wire=settings.wire,
         )
+        self._prefix = settings.topic_prefix
         self._sink = sink
         self._admin = admin
         self._outputs = outputs(settings.topic_prefix)
@@ -115,6 +118,15 @@ class SmallJob:
         settled(self._admin, self._outputs)
         self._batch += 1
 
+    def positions(self) -> Positions:
+        """How far the input is answered."""
+        found: dict[str, tuple[PartitionPosition, ...]] = {}
+        for (topic, number), following in sorted(self._answered.items()):
+            place = PartitionPosition(partition=number, next=following)
+            name = self._prefix + topic
+            found[name] = (*found.get(name, ()), place)
+        return found
+
     def states(self) -> dict[str, ClusterState]:
         """What it knows."""
         return {name: state for each in self._clusters for name, state in each.items()}
@@ -123,11 +135,15 @@ class SmallJob:
 @contextmanager
 def small_job(settings: Settings, checkpoint_id: str = "old") -> Iterator[SmallJob]:
     """A job that begins at batch 0 of this checkpoint."""
-    sink = TransactionalSink(settings, shards=SHARDS_LEFT)
+    jobs: list[SmallJob] = []
+    sink = TransactionalSink(
+        settings, shards=SHARDS_LEFT, positions_after=lambda batch: jobs[0].positions()
+    )
     sink.open(checkpoint_id)
     sink.bind(checkpoint_id)
     try:
         with AdminClient({**settings.connection().client(), "log_level": 0}) as admin:
-            yield SmallJob(settings, sink, admin)
+            jobs.append(SmallJob(settings, sink, admin))
+            yield jobs[0]
     finally:
         sink.close()

@@ -5,11 +5,8 @@ Status 1 if a limit is passed, so that it can be asked in CI.
 
 from __future__ import annotations
 
-import ast
-import io
 import subprocess
 import sys
-import tokenize
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,32 +47,12 @@ def lines_of(paths: list[Path]) -> int:
     return sum(path.read_text(encoding="utf-8").count("\n") for path in paths)
 
 
-def statement_lines(path: Path) -> int:
-    """The lines of a file that hold code: no blank line, comment or docstring."""
-    text = path.read_text(encoding="utf-8")
-    used: set[int] = set()
-    blank = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT)
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in (*blank, tokenize.ENDMARKER):
-            used.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(text)):
-        if (
-            isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-            and ast.get_docstring(node, clean=False) is not None
-        ):
-            used.difference_update(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1))
-    return len(used)
-
-
-def by_package() -> dict[str, tuple[int, int]]:
-    """Lines, and lines of code, of each package of the product."""
+def by_package() -> dict[str, int]:
+    """Lines of each package of the product."""
     lines: Counter[str] = Counter()
-    code: Counter[str] = Counter()
     for path in tracked(*PRODUCT):
-        package = path.parent.relative_to(ROOT).as_posix()
-        lines[package] += lines_of([path])
-        code[package] += statement_lines(path)
-    return {package: (count, code[package]) for package, count in lines.most_common()}
+        lines[path.parent.relative_to(ROOT).as_posix()] += lines_of([path])
+    return dict(lines.most_common())
 
 
 def options_by_command() -> dict[str, int]:
@@ -100,11 +77,10 @@ def options_by_command() -> dict[str, int]:
 def sizes() -> Iterator[Size]:
     """What is limited, and the sums."""
     yield Size("product: lines of Python", lines_of(tracked(*PRODUCT)), None)
-    yield Size("product: of them code", sum(map(statement_lines, tracked(*PRODUCT))), None)
     yield Size("tests and benches: lines of Python", lines_of(tracked("tests")), None)
     folders = Counter(path.parent for path in tracked(*PRODUCT, "tests"))
     yield Size("most Python files in one folder", max(folders.values()), FOLDER_FILES_MAX)
-    most = max(lines for lines, _ in by_package().values())
+    most = max(by_package().values())
     yield Size("most lines of Python in one package", most, FOLDER_LINES_MAX)
     for page in ("README.md", "ARCHITECTURE.md"):
         yield Size(f"{page}: lines", lines_of([ROOT / page]), PAGE_LINES_MAX)
@@ -114,9 +90,8 @@ def sizes() -> Iterator[Size]:
 
 def main() -> int:
     """Print both tables."""
-    print(f"{'package':<24}{'lines':>8}{'code':>8}")
-    for package, (lines, code) in by_package().items():
-        print(f"{package:<24}{lines:>8,}{code:>8,}")
+    for package, lines in by_package().items():
+        print(f"{package:<24}{lines:>8,}")
     missed = 0
     print()
     for size in sizes():

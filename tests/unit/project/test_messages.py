@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 _ROOT = Path(__file__).parents[3]
 _FILES = sorted(
     path for top in ("core", "schemas", "stream") for path in (_ROOT / top).rglob("*.py")
@@ -96,10 +94,3 @@ def test_an_error_says_what_was_found_and_what_to_do() -> None:
         and not _is_whole(_texts(_CLASSES[name]))
     }
     assert silent == {}
-
-
-@pytest.mark.parametrize("text", ["port 1 is taken; stop what listens there", "is 3; expected 4"])
-def test_a_whole_message_is_known(text: str) -> None:
-    """What the test above looks for."""
-    assert _is_whole(text)
-    assert not _is_whole(text.partition(";")[0])

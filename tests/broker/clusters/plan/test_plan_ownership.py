@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import signal
 import subprocess
 import sys
@@ -12,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.plan.apply import CHANGES_MAX
 from spu_assigner.stream.kafka.topic_admin import check_topics
 from support.job.kafka_operator import Operator, simulated
@@ -106,27 +107,12 @@ def test_what_apply_made_is_deleted_with_its_data_shown_and_confirmed(
 
 def on_terminal(operator: Operator, answer: str, *options: str) -> tuple[int, str]:
     """`apply` as a person calls it; all that the terminal shows."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, "apply", "--cluster", "c1", *options],
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        env={**os.environ, **operator.environ, "TERM": "xterm", "COLUMNS": "200"},
-    )
-    os.close(slave)
-    os.write(master, answer.encode())
-    shown = b""
-    try:
-        while piece := os.read(master, 65_536):
-            shown += piece
-    except OSError:  # The other end is closed.
-        pass
-    finally:
-        os.close(master)
-    status = process.wait(SECONDS_MAX)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+        asked = ["apply", "--cluster", "c1", *options]
+        done = CliRunner().invoke(cli, asked, env=operator.environ, input=answer)
     operator.settle()
-    return status, shown.decode()
+    return done.exit_code, done.output
 
 
 def test_a_topic_that_is_gone_is_created_again_only_on_request(

@@ -19,17 +19,16 @@ from spu_assigner.stream.job.checkpoint.files import LocalFiles
 from spu_assigner.stream.job.checkpoint.inputs import (
     DataLossError,
     InputError,
+    LostInputError,
     TopicReplacedError,
     check_inputs,
     read_inputs,
 )
-from spu_assigner.stream.job.checkpoint.past_positions import LostInputError
 from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.metrics import watcher
 from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.errors import TopicsError
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.job.audits import audit
@@ -290,17 +289,3 @@ def test_an_idle_job_ends_where_its_input_is_recreated(
     with pytest.raises(TopicReplacedError, match=f"{topic.name} was deleted and recreated: its id"):
         job.await_termination(PATIENCE_SECONDS)
     assert len(kafka.read("topic-status")) == 5
-
-
-@pytest.mark.long("a job starts, and its topic is deleted under it")
-def test_a_topic_deleted_while_the_job_runs_stops_it(
-    settings: Settings, begin: Callable[[], Job]
-) -> None:
-    """It is the topic that is missing, whatever Spark makes of it."""
-    kafka, events = Kafka(settings), Events()
-    kafka.send([*events.joins(0, 1), events.create("a")])
-    job = begin()
-    kafka.wait("topic-status", 1, job)
-    requests_topic(settings).remove()
-    with pytest.raises(TopicsError, match=r"topic-events.* cannot be described"):
-        job.await_termination(PATIENCE_SECONDS)

@@ -18,7 +18,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from spu_assigner.core.base.events import LeaveMode, OnShortage
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.job.lifecycle import start
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -56,7 +55,6 @@ class Watched:
     live: Answer
     ready: Answer
     live_when_stopped: Answer
-    lag_when_stuck: Values
     settings: Settings
 
 
@@ -149,7 +147,7 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         )
 
     with start(settings) as job:
-        url = job.metrics_url or ""
+        url = job.watch.url or ""
         base = url.removesuffix("/metrics")
         page = until(lambda: asked(url)[1], is_shown)
         places = [
@@ -161,7 +159,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         job.query.stop()
         stopped = until(lambda: as_json(f"{base}/live"), lambda answer: answer[0] != 200)
         broker.send([Events("one", first=500).join(2)])
-        stuck = until(lambda: values(asked(url)[1]), lambda found: 1.0 in lags(found).values())
     return Watched(
         kafka=broker,
         sent=sent,
@@ -169,7 +166,6 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         live=live,
         ready=ready,
         live_when_stopped=stopped,
-        lag_when_stuck=lags(stuck),
         settings=settings,
     )
 
@@ -197,25 +193,6 @@ def test_counts_are_those_of_the_answers_in_kafka(watched: Watched) -> None:
     statuses = {status for status, _ in counted}
     assert statuses == {"assigned", "rejected", "validated", "deleted", "waiting"}
     assert len(counted) >= 8
-
-
-def test_dead_letters_repetitions_and_messages_are_counted_as_they_are_in_kafka(
-    watched: Watched,
-) -> None:
-    """What is not answered is not forgotten."""
-    found = values(watched.pages[0])
-    letters = [decode_record(each.value() or b"") for each in watched.kafka.read("dead-letter")]
-    codes = Counter(letter.code for letter in letters if isinstance(letter, DeadLetter))
-    assert codes == {
-        name[1]: value
-        for name, value in found.items()
-        if name[0] == "spu_assigner_dead_letters_total"
-    }
-    assert codes.total() == 2
-    assert found["spu_assigner_repeated_events_total",] == 1
-    first = watched.kafka.markers()[: int(found["spu_assigner_batches_total",])]
-    assert found["spu_assigner_messages_sent_total",] == sum(marker.count for marker in first)
-    assert found["spu_assigner_marker_batch",] == first[-1].batch
 
 
 def test_clusters_and_moves_are_reported_as_they_are(watched: Watched) -> None:
@@ -248,19 +225,13 @@ def test_health_is_reported_with_a_status_and_a_reason(watched: Watched) -> None
     assert "the query has ended" in body["reason"]
 
 
-def test_lag_grows_while_nothing_is_read(watched: Watched) -> None:
-    """Kafka is asked, since a query that stands still reports nothing of it."""
-    assert watched.lag_when_stuck["spu_assigner_lag_messages", "0", f"{PREFIX}spu-events"] == 1
-    assert sum(watched.lag_when_stuck.values()) == 1
-
-
 def test_after_a_restart_nothing_is_counted_of_a_batch_that_was_sent(watched: Watched) -> None:
     """It is skipped, and said so; the figures of its clusters are there again."""
     commits = Path(watched.settings.checkpoint, "commits")
     newest = max(int(path.name) for path in commits.glob("[0-9]*"))
     (commits / str(newest)).unlink()  # as if it had died before noting it
     with start(watched.settings) as job:
-        url = job.metrics_url or ""
+        url = job.watch.url or ""
         found = until(
             lambda: values(asked(url)[1]),
             lambda found: (

@@ -8,13 +8,11 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from support.events.canary import Canary, crawl
+from support.events.canary import Canary
 from support.kafka.sockets import family
 
 _CANARY = Canary.hatch()
@@ -59,37 +57,3 @@ def test_a_secret_on_a_command_line_is_found() -> None:
     assert [number for number, line in lines.items() if _CANARY.is_in(line.encode())] == [
         process.pid
     ]
-
-
-def test_a_secret_on_a_page_behind_links_is_found() -> None:
-    """In a body, in a header, and on the page of an error."""
-    pages = {
-        "/": (200, '<a href="/first/?a=1&amp;b=2">', ""),
-        "/first/?a=1&b=2": (200, "<a href='/body'><a href='/header'><a href='/error'>", ""),
-        "/body": (200, html.escape(_VALUE), ""),
-        "/header": (200, "", urllib.parse.quote(_VALUE)),
-        "/error": (500, _VALUE, ""),
-    }
-
-    class Site(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body, header = pages[self.path]
-            self.send_response(status)
-            self.send_header("X-Header", header)
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Not to the terminal."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        base = f"http://127.0.0.1:{server.server_port}"
-        found = crawl(base, ["/"])
-        server.shutdown()
-    assert {url.removeprefix(base) for url in found} == set(pages)
-    assert {url.removeprefix(base) for url, page in found.items() if _CANARY.is_in(page)} == {
-        "/body",
-        "/header",
-        "/error",
-    }

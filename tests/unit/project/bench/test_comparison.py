@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from spu_assigner.core.base.events import Policy
 from support.placers.comparing import SCENARIOS, Life, Scenario, fill, goals_missed
-from support.placers.evenness import Evenness, Host, evenness, fair_replicas
+from support.placers.evenness import Evenness, evenness, fair_replicas
 from support.placers.placers import OurCluster
 
 SCALE = 10
@@ -53,31 +53,6 @@ def test_a_life_leaves_all_lists_rack_diverse_and_moves_the_least() -> None:
             lists = [ids for lists in cluster.topics.values() for ids in lists]
             assert evenness(cluster.hosts, lists).diverse_percent == 100
             assert cluster.moved == cluster.held > 0
-
-
-def test_the_figures_of_a_small_cluster() -> None:
-    """Counted by hand."""
-    hosts = {
-        3: Host(rack="a", capacity=10),
-        5: Host(rack="a", capacity=10),
-        7: Host(rack="b", capacity=20),
-        9: Host(rack="b", capacity=20),
-    }
-    lists = [[3, 7], [3, 9], [3, 5], [9, 3]]
-    assert evenness(hosts, lists) == Evenness(
-        leaders_min=0,
-        leaders_max=3,
-        replicas_min=1,
-        replicas_max=4,
-        alike_leaders_spread=3,
-        alike_replicas_spread=3,
-        leaders_off=round(3 - 4 / 6, 2),
-        replicas_off=2,  # fair: 2 each, since each list must have one replica on each rack
-        fullest_percent=40,
-        diverse_percent=75,
-        peers_min=0,
-        peers_median=0.5,
-    )
 
 
 @pytest.mark.parametrize(

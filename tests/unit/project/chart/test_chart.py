@@ -38,12 +38,6 @@ def test_what_is_rendered_fits_kubernetes_own_schemas(name: str, version: str) -
     assert chart.schema_faults(render(given(name)), version) == []
 
 
-def test_a_wrong_field_does_not_fit_the_schemas() -> None:
-    """An unknown field would be ignored by Kubernetes."""
-    manifest = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "x"}, "spex": {}}
-    assert len(chart.schema_faults([manifest], chart.VERSIONS[-1])) == 1
-
-
 def test_names_that_yaml_takes_for_something_else_stay_names() -> None:
     """`::` at the end of a line begins a table, `1` is a number, `true` is none of both."""
     tls = {

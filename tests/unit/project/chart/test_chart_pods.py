@@ -11,23 +11,25 @@ import subprocess
 from pathlib import Path
 
 import pytest
-import yaml
+from prometheus_client import CollectorRegistry
 from spu_assigner.core.base.events import Policy
 from spu_assigner.schemas.messages.wire import Wire
+from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.job import session
+from spu_assigner.stream.job.metrics.health import JobHealth
+from spu_assigner.stream.job.metrics.server import application
 from spu_assigner.stream.kafka.config.security import Mechanism, Protocol
 from spu_assigner.stream.kafka.config.settings import SPECS, TARGET_SERVERS_VARIABLE, Settings
 from support.kafka.secured import Certificates
+from support.pages.ui_pages import Still, known_of, outputs
 from support.project import chart
 from support.project.chart import (
-    PASSWORDS,
+    Manifest,
     Values,
     container,
     environ,
-    given,
     parsed,
     pod_specs,
-    render,
 )
 
 _ROOT = Path(__file__).parents[4]
@@ -85,12 +87,6 @@ def test_each_part_is_a_command_that_takes_its_arguments(name: str) -> None:
         command = {"job": "run", "ui": "ui"}.get(part, "follow")
         assert only["args"][0] == command
         parsed(only["args"])
-
-
-def test_the_job_creates_topics_only_where_that_is_asked_for() -> None:
-    """It takes rights that a job does not need."""
-    assert parsed(container("job", "minimal")["args"])["create_topics"] is False
-    assert parsed(container("job")["args"])["create_topics"] is True
 
 
 def test_what_is_followed_is_what_the_values_say() -> None:
@@ -196,8 +192,48 @@ def test_keys_are_copied_to_where_the_product_accepts_them(
     assert {path.stat().st_mode & 0o777 for path in files[1].iterdir()} == {0o600}
 
 
-def test_no_secret_stands_in_what_is_rendered() -> None:
-    """Values name Secrets; the chart makes none."""
-    text = yaml.safe_dump_all(render(given("full")))
-    assert "kind: Secret" not in text
-    assert not [password for password in PASSWORDS.values() if password in text]
+def probes(only: Manifest) -> dict[str, tuple[str, str]]:
+    """Path and port of each probe, by its kind."""
+    return {
+        name: (each["httpGet"]["path"], each["httpGet"]["port"])
+        for name, each in only.items()
+        if name.endswith("Probe")
+    }
+
+
+@pytest.mark.parametrize("name", chart.GIVEN)
+def test_the_job_s_probes_ask_what_it_answers(name: str) -> None:
+    """Live by `/live`, ready by `/ready`, at the port that its settings name."""
+    only = container("job", name)
+    assert probes(only) == {
+        "startupProbe": ("/live", "metrics"),
+        "livenessProbe": ("/live", "metrics"),
+        "readinessProbe": ("/ready", "metrics"),
+    }
+    settings = Settings.load(
+        environ={**environ("job", "minimal"), **{
+            key: value for key, value in environ("job", name).items() if "METRICS" in key
+        }}
+    )  # fmt: skip
+    assert only["ports"] == [
+        {"name": "metrics", "containerPort": settings.metrics_port, "protocol": "TCP"}
+    ]
+    assert settings.metrics_host == "0.0.0.0"
+    health = JobHealth("query")
+    asked = application(CollectorRegistry(), health).test_client()
+    assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 503)
+    health.begun()
+    assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 200)
+
+
+@pytest.mark.parametrize("name", chart.GIVEN)
+def test_the_page_s_probes_ask_for_a_file_of_its_own(name: str) -> None:
+    """Without Kafka the page still says so, and no restart would help it."""
+    only = container("ui", name)
+    [path] = {path for path, _ in probes(only).values()}
+    assert probes(only) == {"livenessProbe": (path, "http"), "readinessProbe": (path, "http")}
+    given_to = parsed(only["args"])
+    assert only["ports"] == [{"name": "http", "containerPort": given_to["port"], "protocol": "TCP"}]
+    assert given_to["host"] == "0.0.0.0"
+    pages = make_app(Still(known_of(outputs([]))).as_live(), is_loopback=False).test_client()
+    assert pages.get(path, headers={"Host": "10.0.0.7:8080"}).status_code == 200

@@ -251,14 +251,6 @@ def test_an_environment_of_other_versions_finds_all_else_in_the_first(checkout: 
     assert checkout.calls("lowest") == [make, install, bring]
 
 
-def test_only_locked_versions_of_spark_can_be_named(checkout: Checkout) -> None:
-    """Before anything is installed."""
-    done = checkout.run("spark", "3.5.0")
-    assert done.returncode == 2
-    assert "choose from '4.2.1', '4.3.0'" in done.stderr
-    assert checkout.called() == []
-
-
 def test_each_lock_is_written_by_make_lock() -> None:
     """A lock that nothing writes gets old."""
     listed = subprocess.run(

@@ -5,13 +5,10 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
@@ -25,15 +22,10 @@ from spu_assigner.core.base.constraints import (
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.stream.audit import inspect_command as command
-from spu_assigner.stream.audit.cluster_report import NotThereError, Report, checkpoint_report
+from spu_assigner.stream.audit.cluster_report import NotThereError, Report, inspect_report
 from spu_assigner.stream.audit.report_table import ROWS_SHOWN, tables
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.job import checkpoint_reading
-from spu_assigner.stream.job.checkpoint_reading import (
-    Inspection,
-    inspect_checkpoint,
-)
+from spu_assigner.stream.job.shard import published
 from support.events.builders import Events
 
 
@@ -42,19 +34,6 @@ def state_of(events: Iterable[Event], cluster_id: str = "c1") -> ClusterState:
     for event in events:
         step(state, event, default_policy=Policy.FLUVIO)
     return state
-
-
-def inspection(*states: ClusterState) -> Inspection:
-    return Inspection(
-        checkpoint="/data/checkpoint",
-        query_id="f3",
-        batch=7,
-        batch_time_ms=1_700_000_000_000,
-        batches_kept=(5, 6, 7),
-        shards=2,
-        input_offsets={"topic-events": {"0": 4}},
-        clusters={state.cluster_id: state for state in states},
-    )
 
 
 def busy() -> ClusterState:
@@ -76,16 +55,17 @@ def busy() -> ClusterState:
 
 def reported(state: ClusterState, *, topic: str | None = None) -> tuple[Report, Report]:
     """A cluster and its detail."""
-    report = checkpoint_report(inspection(state), cluster_id=state.cluster_id, topic=topic)
-    [cluster] = report["clusters"]
+    [cluster] = inspect_report([state], is_named=True, topic=topic)["clusters"]
     return cluster, cluster["detail"]
 
 
-def shown(*states: ClusterState, width: int = 160, **asked: str) -> str:
-    """The tables of what is asked for: a cluster, a topic of it, or all clusters."""
+def shown(
+    *states: ClusterState, width: int = 160, is_named: bool = True, topic: str | None = None
+) -> str:
+    """The tables of a cluster, of a topic of it, or of all clusters."""
     console = Console(file=io.StringIO(), width=width, highlight=False)
-    report = checkpoint_report(inspection(*states), **asked)
-    for piece in tables(report, asked_topic=asked.get("topic")):
+    report = inspect_report(states, is_named=is_named, topic=topic)
+    for piece in tables(report, asked_topic=topic):
         console.print(piece)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
@@ -117,31 +97,13 @@ def test_states_of_an_spu_are_named() -> None:
         ("cordoned", True),
         ("offline", True),
     ]
-    assert re.search("2 +offline +yes", shown(state, cluster_id="c1"))
+    assert re.search("2 +offline +yes", shown(state))
     report, detail = reported(leaving)
     assert values([report["spus"]], "total", "leaving", "online", "offline") == [(1, 1, 0, 0)]
     assert values(detail["spus"], "state", "replicas", "fair_share") == [("leaving", 1, None)]
     assert values(detail["waiting"], "topic", "kind") == [("t", "repair")]
     assert detail["topics"][0]["is_waiting"]
-    assert "leaving 1" in shown(leaving)
-
-
-def test_replicas_and_leaders_are_those_of_the_maps() -> None:
-    """Counts that differ from the maps would hide what they are there to show."""
-    state = busy()
-    report, detail = reported(state)
-    lists = [each for topic in state.topics.values() for each in topic.replicas.lists().tolist()]
-    assert values(detail["spus"], "spu_id", "replicas", "leaders") == [
-        (
-            spu_id,
-            sum(spu_id in each for each in lists),
-            sum(spu_id == each[0] for each in lists),
-        )
-        for spu_id in (0, 1, 3, 4)
-    ]
-    assert (report["replicas"], report["partitions"]) == (sum(map(len, lists)), len(lists))
-    assert sum(rack["replicas"] for rack in detail["racks"]) == report["replicas"]
-    assert [rack["rack"] for rack in detail["racks"]] == ["a", "c"]
+    assert "leaving 1" in shown(leaving, is_named=False)
 
 
 def test_what_waits_is_reported_in_the_order_of_service() -> None:
@@ -172,14 +134,14 @@ def test_lists_on_distinct_racks_are_counted() -> None:
     maps = [events.manual("t", [0, 2], [1, 2], [0, 1]), events.manual("one", [0])]
     state = state_of([*events.racks({"a": [0, 1], "b": [2]}), *maps])
     assert reported(state)[1]["lists_on_distinct_racks"] == 3
-    assert "3 of 4 replica lists are on distinct racks" in shown(state, cluster_id="c1")
+    assert "3 of 4 replica lists are on distinct racks" in shown(state)
 
 
 def test_an_empty_cluster_is_reported_as_it_is() -> None:
     """A refused event makes a cluster known that has nothing."""
     state = state_of([Events().delete("t")])
     assert reported(state)[0]["replicas_per_spu"] is None
-    assert "online 0" in shown(state, cluster_id="c1")
+    assert "online 0" in shown(state)
     assert "no cluster yet" in shown()
 
 
@@ -196,13 +158,13 @@ def test_what_is_used_of_resources_is_shown_where_there_are_any() -> None:
         ({"disk": 80}, {"disk": 20}, 0.25, "disk"),
         ({}, {}, 0.0, None),
     ]
-    answer = shown(state, cluster_id="c1")
+    answer = shown(state)
     assert "resources_used" in answer
     assert answer.count("disk 20") == 2
-    about = shown(state, cluster_id="c1", topic="t")
+    about = shown(state, topic="t")
     assert re.search("^demand +disk 10$", about, re.MULTILINE)
     assert re.search("^leader_demand +disk 10, net 0$", about, re.MULTILINE)
-    assert "resources_used" not in shown(busy(), cluster_id="c1")
+    assert "resources_used" not in shown(busy())
 
 
 def test_taints_and_constraints_are_shown_where_there_are_any() -> None:
@@ -216,36 +178,29 @@ def test_taints_and_constraints_are_shown_where_there_are_any() -> None:
     assert report["spus"]["cordoned"] == 1
     tainted = [*[("online", False)] * 2, ("cordoned", False)]
     assert values(detail["spus"], "state", "cordoned") == tainted
-    assert "old:no_leaders, pool=pay:evict" in shown(state, cluster_id="c1")
-    about = shown(state, cluster_id="c1", topic="t")
+    assert "old:no_leaders, pool=pay:evict" in shown(state)
+    about = shown(state, topic="t")
     rules_text = "tolerates pool; spread over rack, at most 2, at least 1"
     assert re.search(f"^constraints +{rules_text}$", about, re.MULTILINE)
-    cluster = printed(state, "--cluster", "c1", "--topic", "t")["clusters"][0]
+    cluster = json.loads(msgspec.json.encode(reported(state, topic="t")[0]))
     taint = {"key": "pool", "value": "pay", "effect": "evict"}
     assert cluster["detail"]["spus"][2]["taints"][1] == taint
     spread = [{"label": "rack", "max": 2, "min": 1}]
     assert cluster["topic"]["summary"]["constraints"]["spread"] == spread
-    assert "taints" not in shown(busy(), cluster_id="c1")
+    assert "taints" not in shown(busy())
 
 
-def printed(state: ClusterState, *arguments: str) -> Report:
-    """What the command prints for programs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint_reading, "inspect_checkpoint", lambda *_, **__: inspection(state))
-        done = CliRunner().invoke(cli, ["inspect", "-o", "json", *arguments])
-    assert done.exit_code == 0, done.output
-    found: Report = json.loads(done.stdout)
-    return found
-
-
-def test_the_json_has_every_list_and_stable_names() -> None:
-    """Programs read it; a renamed field would break them."""
-    report = printed(busy(), "--cluster", "c1", "--topic", "t")
+def test_the_json_has_every_list_and_stable_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs read it; a renamed field would break them. And people are given tables."""
+    monkeypatch.setattr(published, "read_cluster_state", lambda *_: busy())
+    arguments = ["inspect", "--cluster", "c1", "--topic", "t"]
+    assert "saturated 1" in CliRunner().invoke(cli, arguments).stdout
+    report = json.loads(CliRunner().invoke(cli, [*arguments, "-o", "json"]).stdout)
     [cluster] = report["clusters"]
     detail = cluster["detail"]
     parts = (report, cluster, detail, detail["spus"][0], detail["waiting"][0], detail["topics"][0])
     assert [" ".join(each) for each in parts] == [
-        "format checkpoint query_id batch batch_time_ms batches_kept shards input_offsets clusters",
+        "format clusters",
         "cluster_id spus ring_size racks capacity topics partitions replicas short_lists "
         "chain_indexes waiting_creates waiting_repairs replicas_per_spu leaders_per_spu "
         "off_fair_share detail topic",
@@ -259,7 +214,7 @@ def test_the_json_has_every_list_and_stable_names() -> None:
     ]
     assert cluster["topic"]["lists"] == busy().topics["t"].replicas.lists().tolist()
     assert len(detail["topics"][0]["created_by"]) == 16
-    [summary] = printed(busy())["clusters"]
+    [summary] = inspect_report([busy()])["clusters"]
     assert (summary["ring_size"], summary["detail"], summary["topic"]) == (2, None, None)
 
 
@@ -268,23 +223,17 @@ def test_a_map_is_shown_with_racks_and_cores() -> None:
     events = Events()
     create = events.create("t", 2, 2, policy=Policy.REDPANDA)
     state = state_of([*events.racks({"left": [0], "right": [1]}, cores=2), create])
-    text = shown(state, cluster_id="c1", topic="t")
+    text = shown(state, topic="t")
     assert re.search("0 +0, 1 +left, right +[01], [01]", text)
-
-
-def test_a_create_that_waits_is_shown_as_such() -> None:
-    """It has no map yet, but the requester is to see that it was received."""
-    assert re.search("later +create ", shown(busy(), cluster_id="c1", topic="later"))
-    assert reported(busy(), topic="later")[0]["topic"] is None
 
 
 def test_no_cell_is_cut_at_any_width() -> None:
     """In a narrow terminal cells fold; every letter is still there."""
     state = state_of([Events().join(0, rack="r" * 128)])
-    text = shown(state, cluster_id="c1", width=60)
+    text = shown(state, width=60)
     assert "…" not in text
     assert sum(line.count("r") for line in text.splitlines() if "rr" in line) >= 2 * 128
-    narrow = shown(busy(), state_of(Events("c2").joins(0, 1), "c2"), width=80)
+    narrow = shown(busy(), state_of(Events("c2").joins(0, 1), "c2"), width=80, is_named=False)
     assert max(map(len, narrow.splitlines())) <= 80
     assert narrow.count("off_fair_share ") == 2
 
@@ -294,84 +243,25 @@ def test_long_tables_say_what_they_leave_out() -> None:
     events = Events()
     joins = events.joins(*range(ROWS_SHOWN + 20))
     state = state_of([*joins, events.create("t", ROWS_SHOWN + 7)])
-    assert "… 20 more (all with --output json)" in shown(state, cluster_id="c1")
-    text = " ".join(shown(state, cluster_id="c1", topic="t").split())
+    assert "… 20 more (all with --output json)" in shown(state)
+    text = " ".join(shown(state, topic="t").split())
     assert "… 7 more (all with --output json)" in text
 
 
 def test_what_could_move_a_cursor_is_spelt_out() -> None:
     """A rack is any text; markup and escapes in it are letters."""
     state = state_of([Events().join(0, rack="[red]\x1b[2J")])
-    text = shown(state, cluster_id="c1")
+    text = shown(state)
     assert "[red]\\x1b[2J" in text
     assert "\x1b[2J" not in text
 
 
-def test_unknown_names_are_reported_with_those_there_are() -> None:
-    """One line, and what to ask instead."""
-    with pytest.raises(NotThereError, match=r"no cluster 'c9' after batch 7; there is c1"):
-        checkpoint_report(inspection(busy()), cluster_id="c9")
+def test_what_waits_has_no_map_and_what_is_unknown_is_reported() -> None:
+    """The requester is to see that it was received; one line, and what to ask instead."""
+    assert re.search("later +create ", shown(busy(), topic="later"))
+    assert reported(busy(), topic="later")[0]["topic"] is None
     with pytest.raises(NotThereError, match=r"no topic 'u'; it has fixed, later, t, three"):
-        checkpoint_report(inspection(busy()), cluster_id="c1", topic="u")
-
-
-def test_a_person_learns_that_spark_starts_and_a_program_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Nothing was on the screen for six seconds, or sixteen on a machine under load."""
-    for name in ("metadata", "offsets"):
-        (tmp_path / name).touch()
-    monkeypatch.setattr(checkpoint_reading, "_session", lambda *_: nullcontext(None))
-    monkeypatch.setattr(checkpoint_reading, "_read", lambda *_: inspection(busy()))
-    said = []
-    for is_person in (True, False):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda it=is_person: it)
-        inspect_checkpoint(str(tmp_path), starting=command._say_starting)
-        said.append(capsys.readouterr().err)
-    assert said == ["inspect: starts Spark to read the checkpoint, which takes seconds\n", ""]
-
-
-def test_wrong_usage_is_reported_at_once() -> None:
-    """Exit status 2, one line."""
-    for arguments, report in (
-        (["--topic", "t"], "--topic goes with --cluster"),
-        (["--batch", "-1"], "--batch"),
-    ):
-        result = CliRunner().invoke(cli, ["inspect", *arguments])
-        assert result.exit_code == 2
-        assert report in result.stderr
-        assert len(result.stderr.splitlines()) == 1
-
-
-def test_the_command_asks_for_the_batch_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And prints tables to people."""
-    asked: list[Any] = []
-
-    def read(place: str, *, batch: int | None, **_: Any) -> Inspection:
-        asked.append((place, batch))
-        return inspection(busy())
-
-    monkeypatch.setattr(checkpoint_reading, "inspect_checkpoint", read)
-    arguments = ["inspect", "--checkpoint", "/data/checkpoint", "--batch", "7"]
-    result = CliRunner().invoke(cli, arguments)
-    assert result.exit_code == 0
-    assert "saturated 1" in result.stdout
-    assert asked == [("/data/checkpoint", 7)]
-
-
-def test_a_refusal_needs_no_spark(tmp_path: Path) -> None:
-    """The wrong folder is the most common mistake, and is answered quickly."""
-    for number in range(12):
-        (tmp_path / f"photo{number:02}").touch()
-    code = (
-        "import sys\n"
-        "from spu_assigner.stream.job.checkpoint_reading import (\n"
-        "    NoCheckpointError, inspect_checkpoint)\n"
-        "try: inspect_checkpoint(sys.argv[1])\n"
-        "except NoCheckpointError as error: print(error, 'pyspark' in sys.modules)\n"
-    )
-    for place, said in (("nothing", "there is no folder"), ("", "photo00, photo01")):
-        command = [sys.executable, "-c", code, str(tmp_path / place)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        assert said in done.stdout
-        assert done.stdout.endswith("False\n")
+        reported(busy(), topic="u")
+    result = CliRunner().invoke(cli, ["inspect", "--topic", "t"])
+    assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
+    assert "--topic goes with --cluster" in result.stderr

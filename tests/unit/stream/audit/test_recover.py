@@ -11,11 +11,19 @@ from spu_assigner.schemas.messages.wire import PartitionPosition, RecoveredFrom
 from spu_assigner.stream.audit.rebuild import write_state
 from spu_assigner.stream.audit.verify.model import COMPACTED
 from spu_assigner.stream.job.checkpoint.recovered import Recovery, starting_offsets
-from spu_assigner.stream.job.shard.clusters import Clusters, read_shards
-from spu_assigner.stream.job.shard.published import DamagedOutputError, PublishedState
-from spu_assigner.stream.job.source import shard_labels
+from spu_assigner.stream.job.query import shard_labels
+from spu_assigner.stream.job.shard.clusters import Clusters
+from spu_assigner.stream.job.shard.published import (
+    DamagedOutputError,
+    PublishedError,
+    PublishedState,
+    UnsoundError,
+)
+from support.events.builders import Events
 from support.events.histories import written
+from support.job.checkpoint_state import read_shards
 from support.model.pictures import picture
+from support.pages.ui_pages import outputs
 
 
 @pytest.fixture
@@ -59,6 +67,40 @@ def test_a_key_that_is_not_the_jobs_is_reported(key: bytes) -> None:
     reported = r"p\.assigner-state has under key .* \(partition 3, offset 7\) a key that is none"
     with pytest.raises(DamagedOutputError, match=reported):
         PublishedState("p.").take("assigner-state", key, b"x", place=(3, 7))
+
+
+EVENTS, OTHERS = Events("c1"), Events("c2")
+MESSAGES = outputs(
+    [
+        [*EVENTS.joins(0, 1, 2), *OTHERS.joins(0, 1), EVENTS.create("a", 2, 2)],
+        [OTHERS.create("b", 3, 2)],
+    ]
+)
+VALUES = {(each.topic, each.its_key): each.its_value for each in MESSAGES}
+MAP, STATUS = VALUES["replica-map", b"c2/b"], VALUES["topic-status", b"c2/b"]
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "value", "error", "reported"),
+    [
+        ("replica-map", b"c2/b", b"no map", DamagedOutputError, "b'c2/b' .partition 3, offset 9"),
+        ("replica-map", b"c1/b", MAP, DamagedOutputError, "b'c1/b' .* belongs under b'c2/b'"),
+        ("assigner-state", b"c1/spu/9", STATUS, DamagedOutputError, "expected a map or an entry"),
+        ("assigner-state", b"c1/spu/0", None, UnsoundError, "topic a is on SPU 0, which is not"),
+    ],
+    ids=["damaged", "under another key", "of another kind", "missing"],
+)
+def test_what_others_wrote_or_deleted_is_reported(
+    topic: str, key: bytes, value: bytes | None, error: type[PublishedError], reported: str
+) -> None:
+    """Somebody else has written into the topic, or a disk has."""
+    published = PublishedState("p.")
+    for each in MESSAGES:
+        if each.topic in COMPACTED:
+            published.take(each.topic, each.its_key or b"", each.its_value, place=(0, 0))
+    published.take(topic, key, value, place=(3, 9))
+    with pytest.raises(error, match=reported):
+        list(map(published.restored, published.cluster_ids))
 
 
 def test_a_recovery_is_read_as_it_was_written() -> None:

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.cli import Commands, cli
-from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
+from spu_assigner.stream.client.produce_options import read_assignment
 from spu_assigner.stream.kafka.config.settings import SettingsError
 
 ROOT = Path(__file__).parents[4]
@@ -210,12 +210,3 @@ def test_both_forms_of_a_replica_assignment_are_read(tmp_path: Path, text: str) 
     file = tmp_path / "assignment.json"
     file.write_text(text, encoding="utf-8")
     assert read_assignment(file) == json.loads(text)
-
-
-@pytest.mark.parametrize("data", [b"7", b'[{"id": 0, "id": 1}]', b"[NaN]"], ids=range(3))
-def test_a_file_that_is_no_replica_assignment_is_refused(tmp_path: Path, data: bytes) -> None:
-    """Before anything is sent; hostile files are in `tests/support/events/poisons.py`."""
-    file = tmp_path / "assignment.json"
-    file.write_bytes(data)
-    with pytest.raises(AssignmentFileError):
-        read_assignment(file)

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterator
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
-from confluent_kafka.schema_registry.avro import AvroDeserializer
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from jsonschema import Draft7Validator
 from spu_assigner.schemas.avro.registry import Registry
-from spu_assigner.stream.kafka.topics import TOPICS
-from support.kafka.registry_server import registry_client
 from support.project.asyncapi import DOCUMENT, document, text
 from support.project.contract import Contract
 
@@ -37,49 +33,6 @@ def test_the_document_is_valid_asyncapi() -> None:
     """AsyncAPI's own schema says so, its Kafka bindings and Avro's schema included."""
     faults = [f"{error.json_path}: {error.message}" for error in VALIDATOR.iter_errors(document())]
     assert faults == []
-
-
-def references(part: Any) -> Iterator[str]:
-    match part:
-        case {"$ref": str(reference)}:
-            yield reference
-        case dict():
-            for each in part.values():
-                yield from references(each)
-        case list():
-            for each in part:
-                yield from references(each)
-
-
-def test_every_reference_leads_somewhere() -> None:
-    """The schema of AsyncAPI does not look."""
-    named = set(references(CONTRACT.document))
-    assert all(CONTRACT.find(reference) for reference in named)
-    there = {f"#/components/messages/{name}" for name in MESSAGES}
-    assert there <= named
-
-
-def test_every_topic_is_a_channel_with_its_settings() -> None:
-    """What `topics create` sets is what other tools may set by the document."""
-    channels = CONTRACT.document["channels"]
-    assert list(channels) == [spec.name for spec in TOPICS]
-    for spec in TOPICS:
-        binding = channels[spec.name]["bindings"]["kafka"]
-        settings = {
-            name: ",".join(value) if isinstance(value, list) else str(value)
-            for name, value in binding["topicConfiguration"].items()
-        }
-        assert settings == {**spec.required, **spec.tuning}
-        assert binding["x-required"] == list(spec.required)
-
-
-def test_every_topic_is_sent_to_or_received_from() -> None:
-    """The operations are a client's."""
-    for action, is_input in (("send", True), ("receive", False)):
-        operations = CONTRACT.operations(action).values()
-        assert [each["channel"]["address"] for each in operations] == [
-            f"{{prefix}}{spec.name}" for spec in TOPICS if spec.is_input is is_input
-        ]
 
 
 def test_every_version_of_every_schema_is_there_under_its_id() -> None:
@@ -116,26 +69,3 @@ def test_the_bytes_of_an_example_are_its_payload(name: str, wire: str) -> None:
     fastavro.json_writer(text, schema, [fastavro.schemaless_reader(body, schema, None)])
     assert body.read() == b""
     assert json.loads(text.getvalue()) == message["examples"][0]["payload"]
-
-
-def test_the_stock_deserializer_reads_every_example() -> None:
-    """With a Schema Registry that was filled from the document."""
-    with registry_client(CONTRACT.avro_schemas) as client:
-        deserialize = AvroDeserializer(client)
-        for name in WITH_VALUES:
-            found: Any = deserialize(bytes.fromhex(MESSAGES[name]["x-example-bytes"]["confluent"]))
-            assert list(found) == list(MESSAGES[name]["examples"][0]["payload"])
-
-
-@pytest.mark.parametrize("name", MESSAGES)
-def test_the_headers_and_the_key_of_an_example_are_as_their_schemas_say(name: str) -> None:
-    """They are what the job writes; the schemas are written by hand."""
-    message = MESSAGES[name]
-    (example,) = message["examples"]
-    assert ("headers" in example) == ("headers" in message)
-    if "headers" in message:
-        Draft7Validator(message["headers"]).validate(example["headers"])
-        assert [*example["headers"]] == message["headers"]["allOf"][0]["required"]
-    key = message["bindings"]["kafka"]["key"]
-    (shown,) = key["examples"]
-    Draft7Validator(key).validate(shown)

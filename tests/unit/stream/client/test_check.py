@@ -17,8 +17,8 @@ from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.client.assignment_file import AssignmentFileError, read_assignment
 from spu_assigner.stream.client.check import ADVICE, FAULTS_MAX, WARNINGS, CheckFault, FileCheck
+from spu_assigner.stream.client.produce_options import AssignmentFileError, read_assignment
 from support.events.builders import Events
 from support.project.case_share import share_of
 

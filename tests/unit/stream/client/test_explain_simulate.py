@@ -12,7 +12,7 @@ from spu_assigner.core.base.constraints import Constraints, Preference
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.client.simulate import answer_lines
-from spu_assigner.stream.job.run.scenario import Example, examples
+from spu_assigner.stream.job.run.demo import Example, examples
 from support.events.builders import Events
 
 EXAMPLES = examples()

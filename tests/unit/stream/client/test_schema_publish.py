@@ -14,7 +14,6 @@ from spu_assigner.stream.client.registry_publish import (
     AUTH_VARIABLE,
     SchemaRegistryClient,
     SchemaRegistryError,
-    compare,
     publish,
     subject_of,
 )
@@ -33,21 +32,21 @@ def state() -> Iterator[RegistryState]:
 
 
 def called(*words: str) -> Result:
-    return CliRunner().invoke(cli.cli, ["schemas", *words], catch_exceptions=False)
+    return CliRunner().invoke(cli.cli, ["schemas", "publish", *words], catch_exceptions=False)
 
 
 def test_each_version_has_its_id_its_subject_and_its_number_and_stays(state: RegistryState) -> None:
     """Older messages name older versions; a deployment publishes again and again."""
     client = SchemaRegistryClient(state.url, {})
-    assert [entry.id for entry in publish(client).missing] == IDS
+    assert [entry.id for entry in publish(client)[0]] == IDS
     assert state.versions == {(subject_of(each), each.version): each.id for each in ENTRIES}
     assert {number: json.loads(text) for number, text in state.schemas.items()} == {
         entry.id: entry.schema for entry in ENTRIES
     }
     assert set(state.modes.values()) == {"READWRITE"}
     state.asked.clear()
-    found = publish(client)
-    assert ([entry.id for entry in found.present], found.missing) == (IDS, [])
+    missing, present = publish(client)
+    assert ([entry.id for entry in present], missing) == (IDS, [])
     assert state.writes == []
 
 
@@ -59,7 +58,7 @@ def test_a_call_that_was_cut_off_is_finished_by_the_next(state: RegistryState) -
     assert len(state.schemas) == 5
     assert set(state.modes.values()) == {"READWRITE"}
     state.writes_left = None
-    assert len(publish(SchemaRegistryClient(state.url, {})).missing) == len(IDS) - 5
+    assert len(publish(SchemaRegistryClient(state.url, {}))[0]) == len(IDS) - 5
     assert sorted(state.schemas) == IDS
 
 
@@ -75,16 +74,12 @@ def test_an_id_that_another_schema_has_is_refused_before_anything_is_written(
     assert state.writes == []
 
 
-def test_the_status_of_check_says_whether_all_are_there(state: RegistryState) -> None:
-    """For a script, before readers are started."""
-    before = called("check", state.url, "--output", "json")
-    assert (before.exit_code, json.loads(before.output)) == (1, {"missing": IDS, "present": []})
-    assert state.writes == []
-    done = called("publish", state.url)
+def test_the_command_reports_each_schema(state: RegistryState) -> None:
+    done = called(state.url)
     assert done.exit_code == 0
     assert len(done.output.splitlines()) == len(IDS)
-    after = called("check", state.url, "--output", "json")
-    assert (after.exit_code, json.loads(after.output)) == (0, {"missing": [], "present": IDS})
+    again = called(state.url, "--output", "json")
+    assert (again.exit_code, json.loads(again.output)) == (0, {"published": [], "unchanged": IDS})
 
 
 def test_credentials_are_sent_and_asked_for(
@@ -93,11 +88,11 @@ def test_credentials_are_sent_and_asked_for(
     """By the environment: a command line can be seen by others."""
     state.auth = "me:secret"
     monkeypatch.delenv(AUTH_VARIABLE, raising=False)
-    refused = called("check", state.url)
+    refused = called(state.url)
     assert refused.exit_code == 1
     assert f"set {AUTH_VARIABLE} to user:password" in refused.output
     monkeypatch.setenv(AUTH_VARIABLE, "me:secret")
-    assert called("check", state.url).exit_code == 1
+    assert called(state.url).exit_code == 0
 
 
 @pytest.mark.parametrize(
@@ -121,7 +116,7 @@ def test_an_address_that_would_give_secrets_away_is_refused(
 def test_an_unreachable_registry_is_reported_in_one_line() -> None:
     """With what to do."""
     with pytest.raises(SchemaRegistryError, match=r"^the .* at http://127.0.0.1:9 cannot be reach"):
-        compare(SchemaRegistryClient("http://127.0.0.1:9", {}))
+        publish(SchemaRegistryClient("http://127.0.0.1:9", {}))
 
 
 class _Elsewhere(BaseHTTPRequestHandler):
@@ -137,26 +132,8 @@ class _Elsewhere(BaseHTTPRequestHandler):
         """Nothing is to be said of a request."""
 
 
-class _Page(_Elsewhere):
-    """Answers as any web server would."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Length", "6")
-        self.end_headers()
-        self.wfile.write(b"<html>")
-
-
-@pytest.mark.parametrize(
-    ("handler", "said"),
-    [
-        (_Elsewhere, "refused GET /schemas/ids/1: 302"),
-        (_Page, "/ids/1 in JSON; expected Conf"),
-    ],
-)
-def test_another_server_is_reported_as_no_registry(
-    handler: type[BaseHTTPRequestHandler], said: str
-) -> None:
-    """Credentials do not follow a redirect."""
-    with serving(handler) as url, pytest.raises(SchemaRegistryError, match=said):
-        compare(SchemaRegistryClient(url, {AUTH_VARIABLE: "me:secret"}))
+def test_credentials_do_not_follow_a_redirect() -> None:
+    client = {AUTH_VARIABLE: "me:secret"}
+    said = "refused GET /schemas/ids/1: 302"
+    with serving(_Elsewhere) as url, pytest.raises(SchemaRegistryError, match=said):
+        publish(SchemaRegistryClient(url, client))

@@ -16,9 +16,8 @@ from click.testing import CliRunner
 from spu_assigner.core import Event, Policy
 from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.client.simulate import DEFAULT_POLICIES, answer_lines
-from spu_assigner.stream.common.json_line_reading import chunks_of_lines
-from spu_assigner.stream.job.run.scenario import examples
+from spu_assigner.stream.client.simulate import answer_lines
+from spu_assigner.stream.common import json_line_reading
 from support.events.builders import Events
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "simulate"]
@@ -33,24 +32,6 @@ def simulated(given: bytes, policy: Policy = Policy.FLUVIO) -> tuple[int, list[d
     target = io.BytesIO()
     status = answer_lines(io.BytesIO(given), target, policy)
     return status, [json.loads(line) for line in target.getvalue().splitlines()]
-
-
-def test_the_whole_scenario_can_be_simulated() -> None:
-    """What the demonstration plays through Kafka has the same maps without it."""
-    for example in examples():
-        events = [step.event for step in example.steps if not isinstance(step.event, bytes)]
-        status, answers = simulated(lines_of(events))
-        assert status == 0
-        given = [
-            answer["replicas"]
-            for answer in answers
-            if answer["type"] == "replica_map" and answer["replicas"] is not None
-        ]
-        assert given == [
-            step.replicas
-            for step in example.steps
-            if step.answer != "validated" and step.replicas is not None
-        ]
 
 
 def test_the_answers_have_the_contracts_keys_in_the_contracts_order() -> None:
@@ -100,22 +81,6 @@ def test_a_refusal_is_an_answer_and_no_error() -> None:
     assert (status, answers[0]["code"]) == (0, "INSUFFICIENT_SPUS")
 
 
-@pytest.mark.parametrize("policy", DEFAULT_POLICIES)
-def test_each_policy_can_be_the_default_and_explains_each_replica(policy: Policy) -> None:
-    """`simulate --policy kraft --explain`: what Kafka would have done, and why."""
-    events = Events()
-    target = io.BytesIO()
-    given = lines_of([*events.racks({"a": [0, 1], "b": [2]}), events.create("t", 3, 2)])
-    assert answer_lines(io.BytesIO(given), target, policy, explain=True) == 0
-    answers = [json.loads(line) for line in target.getvalue().splitlines()]
-    [found] = [answer for answer in answers if answer["type"] == "replica_map"]
-    assert found["policy"] == policy
-    why = [answer for answer in answers if answer["type"] == "explanation"]
-    assert [[step["spu_id"] for step in each["steps"]] for each in why] == found["replicas"]
-    is_by_rule = policy is not Policy.BALANCED
-    assert all(each["recomputed"] is is_by_rule and each["unknown"] == [] for each in why)
-
-
 def test_an_endless_line_is_a_dead_letter_of_bounded_size() -> None:
     """It is not kept whole in memory, nor is it printed whole."""
     status, answers = simulated(b"x" * (9 * 1024 * 1024) + b"\n" + lines_of(Events().joins(0)))
@@ -125,17 +90,10 @@ def test_an_endless_line_is_a_dead_letter_of_bounded_size() -> None:
     assert "longer than 8388608 bytes" in answers[0]["message"]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 100])
-def test_lines_are_found_across_chunks(size: int) -> None:
-    """A pipe hands over what it has, not lines."""
-
-    class Dribble(io.BytesIO):
-        def read1(self, _size: int | None = -1, /) -> bytes:
-            return super().read1(size)
-
-    lines = [b"", b"a", b"bcd", b"", b"efghij", b"k"]
-    chunks = chunks_of_lines(Dribble(b"\n".join(lines)), size_max=5)
-    assert [line for chunk in chunks for line in chunk] == [line[:6] for line in lines]
+def test_what_is_too_long_is_cut_and_the_next_line_is_found() -> None:
+    lines = [b"", b"a", b"bcdef", b"", b"ghijkl", b"m" * 20, b"n" * 12, b"o"]
+    found = json_line_reading.lines_of(io.BytesIO(b"\n".join(lines)), size_max=5)
+    assert list(found) == [line[:6] for line in lines]
 
 
 def test_an_answer_comes_before_the_next_line_is_there() -> None:

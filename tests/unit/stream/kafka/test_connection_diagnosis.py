@@ -85,6 +85,7 @@ def test_settings_that_librdkafka_refuses_are_reported() -> None:
         "apply --cluster c1",
         "drain 1 --cluster c1",
         "follow --cluster c1 --once",
+        "adopt --cluster c1",
         "verify",
         "ui --port 0",
         "run --checkpoint UNUSED",

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from spu_assigner.stream.audit import topic_history
+from spu_assigner.stream.audit import cluster_report
 from spu_assigner.stream.clusters.plan import wanted_maps
 from spu_assigner.stream.job.shard import published
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -33,7 +33,7 @@ def reader_of_keys(*_: object, **__: object) -> Iterator[SimpleNamespace]:
     [
         lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True),
         lambda: published.read_cluster_state(CONNECTION, "prdo"),
-        lambda: topic_history.read_cluster(CONNECTION, "prdo", "orders"),
+        lambda: cluster_report.read_cluster(CONNECTION, "prdo", "orders"),
     ],
 )
 def test_an_unknown_cluster_is_reported_with_those_that_are_there(

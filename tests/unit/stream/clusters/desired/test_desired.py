@@ -223,14 +223,6 @@ def test_what_cannot_be_as_desired_does_not_hold_up_the_rest(file: Path, sent: l
     assert call("apply", file)[0] == 3
 
 
-def test_options_that_mean_nothing_for_desired_topics_are_refused(file: Path) -> None:
-    """Whoever gives --delete expects deletions."""
-    status, _, text = call("plan", file, "--delete", "--topics", "a")
-    assert (status, "--topics, --delete cannot be given with desired topics" in text) == (1, True)
-    status, _, text = call("apply", file, "plan.json")
-    assert (status, "PLAN cannot be given with desired topics" in text) == (2, True)
-
-
 @pytest.mark.parametrize("name", ["plan", "apply"])
 def test_every_fault_of_the_file_is_a_line_and_the_status_is_1(name: str, file: Path) -> None:
     """Nothing was compared, and nothing is sent; one that is not there is a line likewise."""

@@ -79,6 +79,8 @@ def topic(**changed: str) -> str:
         (topic(name="a/b"), ": topics[0]: topic is 'a/b'; expected 1 to 249 of"),
         (topic(name='"\\e[31m"'), ": topics[0]: topic is "),
         (topic(partitions="many"), ': topics[0].partitions is "many"; expected a whole number'),
+        (topic(partitions="0x10"), 'partitions is "0x10"; expected a whole number'),
+        (topic(partitions="010"), 'partitions is "010"; expected a whole number'),
         (topic(partitions="'3'"), 'partitions is "3"; expected a whole number'),
         (topic(policy="best"), 'policy is "best"; expected one of fluvio, '),
         (

@@ -84,14 +84,3 @@ def test_what_a_request_has_reserved_stays_until_more_is_there(world: Installati
     world.adopt()
     world.bytes = {"a": 10}  # Measured from now on.
     assert demands(world) == less
-
-
-def test_other_lists_are_sent_with_the_bytes_where_these_differ(world: Installation) -> None:
-    """What is not sent stays as it is known."""
-    world.kafka("a", [[1, 2]])
-    world.bytes = {"a": 1000}
-    world.adopt()
-    world.kafka("a", [[2, 3]])
-    assert demands(world) == {"a": None}
-    world.bytes = {"a": 3000}
-    assert demands(world) == {"a": {DISK: 3000}}

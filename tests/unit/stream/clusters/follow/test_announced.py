@@ -13,7 +13,7 @@ from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.stream.client.announced import LABEL, AnnouncedOfCluster, EventPosition
 from spu_assigner.stream.clusters.follow.kafka import FollowError, require_cluster
-from spu_assigner.stream.job.shard.clusters import entry_key
+from spu_assigner.stream.job.shard.clusters import output_key
 
 JOIN = SpuJoined(event_id="j", cluster_id="prdo", spu_id=1, labels={LABEL: "k1"})
 LEAVE = SpuLeft(event_id="l", cluster_id="prdo", spu_id=1)
@@ -79,7 +79,7 @@ def state(cluster_id: str, kafka_cluster: str, *, gone: bool = False, **more: An
         core_weights=(0,),
         **more,
     )
-    return StateMessage(entry_key(spu)[1:], None if gone else encode_record(spu))
+    return StateMessage(output_key(spu), None if gone else encode_record(spu))
 
 
 def known(*messages: StateMessage) -> AnnouncedOfCluster:

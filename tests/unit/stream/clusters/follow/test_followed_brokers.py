@@ -25,7 +25,7 @@ from spu_assigner.stream.clusters.follow.brokers import (
     Sightings,
     decide_brokers,
 )
-from spu_assigner.stream.clusters.follow.options import FollowOptions, Size
+from spu_assigner.stream.clusters.follow.options import FollowOptions
 
 GRACE, GAP = 3.0, 10.0
 OPTIONS = FollowOptions(cluster_id="c", kafka_cluster="k", grace_seconds=GRACE)
@@ -128,7 +128,7 @@ LABELLED = by_hand(2, "labelled", labels={"zone": "z"})
 DRAINED = left(2, LeaveMode.DECOMMISSION)
 TAKES_OVER = replace(OPTIONS, take_over=True)
 EXCLUDES = replace(OPTIONS, excluded_brokers=frozenset({1, 2}))
-SIZED = replace(OPTIONS, size=Size(capacity=10))
+SIZED = replace(OPTIONS, capacity=10)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> 
     again = joined_by(life, 2)
     assert again.rack == "z"
     assert {name: getattr(again, name) for name in given} == given
-    life.play("restart", replace(OPTIONS, size=Size(resources={"net": 7})), ({**ALL, 2: "y"}, 1))
+    life.play("restart", replace(OPTIONS, resources={"net": 7}), ({**ALL, 2: "y"}, 1))
     again = joined_by(life, 2)
     assert (again.rack, again.resources) == ("y", {"disk": 9, "net": 7})
     assert sorted(again.taints) == sorted(taints)

@@ -24,9 +24,6 @@ from support.kafka.memory_cluster import MemoryKafka, move
 
 MOVE = move(0, (1, 3), (1, 2))  # it has settings on brokers 1 to 3 and on its topic
 TOPIC = {("t", 0): (1, 3)}
-OWED = tuple(
-    ThrottleValue(broker=3, topic=None, setting=name, value="1000", before="5") for name in RATES
-)
 VALUES = wave_values([MOVE], 7)
 
 
@@ -74,30 +71,6 @@ def test_what_somebody_has_changed_since_is_left_alone(capsys: pytest.CaptureFix
     assert capsys.readouterr().err == (
         f"apply: broker 1: somebody else has changed {RATES[0]} meanwhile; it is left as it is\n"
     )
-
-
-def test_what_a_dead_broker_owes_is_kept_and_not_set_again() -> None:
-    """A later wave goes on without it, and records nothing else of it: who knows what it has."""
-    kafka = MemoryKafka(TOPIC, dead={3})
-    wave = throttle(kafka)
-    assert {each.broker for each in wave.of_wave([MOVE], ())} == {1, 2, None}
-    recorded = wave.of_wave([MOVE], OWED)
-    assert wave.set(recorded) == {}
-    assert {at[0] for at in kafka.values} == {1, 2, "t"}
-    left, lines = wave.remove((*OWED, *recorded))
-    had = " and ".join(f"{name}=1000 (before: 5)" for name in RATES)
-    assert (left, lines) == (
-        OWED,
-        {
-            3: f"broker 3 is not alive and may still have {had}; the next run after its start sets "
-            "them as before"
-        },
-    )
-    assert kafka.is_set == {}
-    kafka.values |= {place(each): each.value for each in OWED}
-    kafka.dead = set()
-    assert throttle(kafka).remove(OWED) == ((), {})
-    assert kafka.is_set == {place(each): each.before for each in OWED}
 
 
 @pytest.mark.parametrize(

@@ -138,12 +138,9 @@ def test_a_saved_plan_is_read_back_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    """And nothing is left beside it."""
-    (tmp_path / "folder").mkdir()
-    for path in (tmp_path / "none" / "plan.json", tmp_path / "folder"):
-        with pytest.raises(PlanFileError, match="cannot be written"):
-            write_whole(path, "")
-    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+    """In one line."""
+    with pytest.raises(PlanFileError, match="cannot be written: No such file"):
+        write_whole(tmp_path / "none" / "plan.json", "")
 
 
 SPOILED: list[Callable[[dict[str, Any]], object]] = [

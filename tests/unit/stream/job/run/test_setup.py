@@ -39,8 +39,3 @@ def test_a_failure_is_told_and_writes_no_stamp(
     assert ran(monkeypatch, "--stamp", str(stamp)) == 1
     assert not stamp.exists()
     assert capsys.readouterr().err == "setup: found no Java; set JAVA_HOME\n"
-
-
-def test_a_wrong_option_is_usage(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        ran(monkeypatch, "--unknown")

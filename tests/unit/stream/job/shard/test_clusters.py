@@ -14,7 +14,7 @@ from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages import codec
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.stream.job.shard import clusters as clusters_module
-from spu_assigner.stream.job.shard.clusters import Clusters, entry_key, map_key
+from spu_assigner.stream.job.shard.clusters import Clusters, map_key, output_key, state_key
 from support.events.builders import Events
 from support.model.pictures import picture
 
@@ -34,7 +34,7 @@ def life(cluster_id: str, topics: int = 6) -> tuple[ClusterState, Stored]:
                 key = map_key(f"{cluster_id}/{record.topic}".encode())
                 stored.append((key, None if record.replicas is None else encode_record(record)))
         entries = assigner.clusters[cluster_id].take_entries()
-        stored += [(entry_key(entry), encode_record(entry)) for entry in entries]  # type: ignore[arg-type]
+        stored += [(state_key(output_key(entry)), encode_record(entry)) for entry in entries]  # type: ignore[arg-type]
     return assigner.clusters[cluster_id], stored
 
 

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    BestAvailableEncryption,
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
-from cryptography.x509.oid import NameOID
 from spu_assigner.stream.kafka.config.secret import SIZE_MAX
 from spu_assigner.stream.kafka.config.security import Mechanism, Protocol, Security
 from spu_assigner.stream.kafka.config.settings import SPECS, Settings, SettingsError
+from support.kafka.secured import openssl
 
 CANARY = "canary-4711"
-KEY = Ed25519PrivateKey.generate()
 
 
 def env(**given: object) -> dict[str, str]:
@@ -31,25 +21,6 @@ def env(**given: object) -> dict[str, str]:
 
 USER = env(SECURITY_PROTOCOL="SASL_SSL", SASL_USERNAME="job", SASL_PASSWORD=CANARY)
 NO_PASSWORD = env(SECURITY_PROTOCOL="SASL_SSL", SASL_USERNAME="job")
-
-
-def certificate() -> str:
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "client")])
-    begin = datetime.now(UTC)
-    builder = x509.CertificateBuilder(
-        subject_name=name,
-        issuer_name=name,
-        public_key=KEY.public_key(),
-        serial_number=1,
-        not_valid_before=begin,
-        not_valid_after=begin + timedelta(days=1),
-    )
-    return builder.sign(KEY, None).public_bytes(Encoding.PEM).decode()
-
-
-def pem(key: Ed25519PrivateKey, password: str | None = None) -> str:
-    encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode()
 
 
 def written(path: Path, text: str, mode: int = 0o600) -> Path:
@@ -69,24 +40,29 @@ def refusal(environ: dict[str, str], file: Path | None = None) -> str:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> dict[str, str]:
-    """A client with a certificate."""
+    """A client with a certificate; beside its key another one, and one that asks for a password."""
+    made = ("-keyout", "client.key", "-out", "client.pem", "-subj", "/CN=client")
+    openssl("req", "-x509", "-newkey", "ed25519", "-nodes", *made, cwd=tmp_path)
+    openssl("genpkey", "-algorithm", "ed25519", "-out", "other", cwd=tmp_path)
+    locked = ("-in", "client.key", "-out", "locked", "-passout", f"pass:{CANARY}")
+    openssl("pkcs8", "-topk8", *locked, cwd=tmp_path)
     return env(
         SECURITY_PROTOCOL="SSL",
-        SSL_CERTIFICATE_FILE=written(tmp_path / "client.pem", certificate(), 0o644),
-        SSL_KEY_FILE=written(tmp_path / "client.key", pem(KEY)),
+        SSL_CERTIFICATE_FILE=tmp_path / "client.pem",
+        SSL_KEY_FILE=tmp_path / "client.key",
     )
 
 
-def test_a_user_is_said_to_librdkafka_and_referred_to_for_spark(tmp_path: Path) -> None:
+def test_a_user_is_said_to_librdkafka_and_referred_to_for_spark(machine: dict[str, str]) -> None:
     """What Spark is given it shows in its UI and writes to its event log."""
-    ca = written(tmp_path / "ca.pem", certificate(), 0o644)
+    ca = machine["SPU_ASSIGNER_SSL_CERTIFICATE_FILE"]
     connection = Settings.load(environ={**USER, **env(SSL_CA_FILE=ca)}).connection()
     assert connection.client() == {
         "bootstrap.servers": "127.0.0.1:9092",
         "security.protocol": "SASL_SSL",
         "enable.ssl.certificate.verification": True,
         "ssl.endpoint.identification.algorithm": "https",
-        "ssl.ca.location": str(ca),
+        "ssl.ca.location": ca,
         "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.username": "job",
         "sasl.password": CANARY,
@@ -96,7 +72,7 @@ def test_a_user_is_said_to_librdkafka_and_referred_to_for_spark(tmp_path: Path) 
         "kafka.security.protocol": "SASL_SSL",
         "kafka.ssl.endpoint.identification.algorithm": "https",
         "kafka.ssl.truststore.type": "PEM",
-        "kafka.ssl.truststore.location": str(ca),
+        "kafka.ssl.truststore.location": ca,
         "kafka.sasl.mechanism": "SCRAM-SHA-512",
         "kafka.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule "
         'required username="job" password="${env:SPU_ASSIGNER_SASL_PASSWORD}\n;',
@@ -226,8 +202,6 @@ def test_files_that_hold_something_else_are_reported(
     files = {
         "none": "no PEM",
         "old": "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n",
-        "other": pem(Ed25519PrivateKey.generate()),
-        "locked": pem(KEY, CANARY),
     }
     for name, text in files.items():
         written(tmp_path / name, text)

@@ -7,7 +7,6 @@ import hashlib
 import re
 import shutil
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
@@ -117,20 +116,3 @@ def test_a_mirror_is_given_the_user_that_its_address_names(environ: dict[str, st
     assert path.read_bytes() == _CONTENT
     user = base64.b64encode(b"eve:pass word").decode()
     assert asked == [("/org/example/tool/1.0/tool-1.0.jar", f"Basic {user}")]
-
-
-def test_two_at_once_share_one_fetch(environ: dict[str, str]) -> None:
-    """Two terminals, or parallel tests, on an empty cache."""
-    found: list[list[Path]] = []
-    fetches: list[str] = []
-
-    def run() -> None:
-        jars = {_GROUP: [_jar()]}
-        found.append(ensure_all([_GROUP], environ, lock=jars, report=fetches.append)[_GROUP])
-
-    with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda _: run(), range(2)))
-    assert found[0] == found[1]
-    assert len(fetches) == 1
-    left = sorted(path.name for path in Path(environ["SPU_ASSIGNER_CACHE"]).iterdir())
-    assert left == [".lock", "jars"]
