@@ -142,14 +142,13 @@ def kafka_cluster() -> Iterator[KafkaCluster]:
 
     A test must leave all three up: `with kafka_cluster.stopped(2)` does.
     """
-    cluster = KafkaCluster()
-    try:
-        cluster.begin()
-    except AssignerError as reason:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no cluster can be had: {reason}")
-    with cluster:
+    with ExitStack() as stack:
+        try:
+            cluster = stack.enter_context(KafkaCluster())
+        except AssignerError as reason:
+            if os.environ.get("CI"):
+                raise
+            pytest.skip(f"no cluster can be had: {reason}")
         yield cluster
 
 

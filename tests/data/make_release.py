@@ -10,7 +10,7 @@ process each batch of the events below, and packs
                       bytes in base64; topics with the prefix
     registry.json     its schemas with their ids
 
-Run it once for a release; `tests/unit/schemas/test_released.py` and
+Run it once for a release; `tests/unit/schemas/test_schemas.py` and
 `tests/broker/job/test_upgrade.py` then hold the next one to it.
 """
 
@@ -26,10 +26,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from spu_assigner.core.base.events import SpuEvent
+from confluent_kafka import Producer
+from spu_assigner.core.base.constraints import Constraints
+from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy, SpuEvent
 from spu_assigner.schemas.avro.registry import FILE_NAME, FOLDER
-from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.job.checkpoint.files import LocalFiles, batches_in
 from spu_assigner.stream.job.lifecycle import start
@@ -38,38 +38,34 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topics import TOPICS
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`
+
+from support.events.builders import Events
+from support.kafka.reading import committed
+
 PREFIX = "released."
 
 
-def events() -> Iterator[list[dict[str, Any]]]:
-    """Batches of events of three clusters: all policies, what waits, what leaves, what is gone."""
-    for cluster in ("c1", "c2", "c3"):
-        yield [_of(cluster, each) for each in _joins()]
-        yield [_of(cluster, each) for each in _creates()]
-        yield [_of(cluster, each) for each in _changes()]
-        yield [_of(cluster, _event("spu_left", "l", spu_id=1, mode="decommission"))]
-    yield [_of(cluster, _create("last", "fluvio")) for cluster in ("c1", "c2", "c3")]
+def batches() -> Iterator[list[Event]]:
+    """Of events of three clusters: all policies, what waits, what leaves, what is gone."""
+    clusters = [Events(name) for name in ("c1", "c2", "c3")]
+    for build in clusters:
+        yield [*_joins(build)]
+        yield [*_creates(build)]
+        yield [*_changes(build)]
+        yield [build.leave(1, mode=LeaveMode.DECOMMISSION, event_id="l")]
+    yield [_create(build, "last", Policy.FLUVIO) for build in clusters]
 
 
-def _of(cluster: str, event: dict[str, Any]) -> dict[str, Any]:
-    return {**event, "cluster_id": cluster}
+def _create(build: Events, name: str, policy: Policy, factor: int = 2, **given: Any) -> Event:
+    return build.create(name, 4, factor, policy=policy, event_id=f"create-{name}", **given)
 
 
-def _event(kind: str, event_id: str, **fields: Any) -> dict[str, Any]:
-    return {"type": kind, "event_id": event_id, **fields}
-
-
-def _create(name: str, policy: str, **fields: Any) -> dict[str, Any]:
-    size = {"partitions": 4, "replication_factor": 2}
-    return _event("topic_create", f"create-{name}", topic=name, policy=policy, **{**size, **fields})
-
-
-def _joins() -> Iterator[dict[str, Any]]:
+def _joins(build: Events) -> Iterator[Event]:
     for spu_id in range(6):
-        yield _event(
-            "spu_joined",
-            f"join-{spu_id}",
-            spu_id=spu_id,
+        yield build.join(
+            spu_id,
+            event_id=f"join-{spu_id}",
             rack="ab"[spu_id % 2],
             cores=2,
             capacity=60,
@@ -79,12 +75,14 @@ def _joins() -> Iterator[dict[str, Any]]:
         )
 
 
-def _creates() -> Iterator[dict[str, Any]]:
-    for policy in ("fluvio", "kafka", "redpanda", "balanced", "rendezvous", "kraft"):
-        yield _create(policy, policy)
+def _creates(build: Events) -> Iterator[Event]:
+    for policy in Policy:
+        if policy is not Policy.MANUAL:
+            yield _create(build, policy.value, policy)
     yield _create(
+        build,
         "ruled",
-        "balanced",
+        Policy.BALANCED,
         demand={"disk_bytes": 10},
         leader_demand={"disk_bytes": 12},
         constraints={
@@ -96,53 +94,35 @@ def _creates() -> Iterator[dict[str, Any]]:
     )
 
 
-def _changes() -> Iterator[dict[str, Any]]:
-    yield _create("waits", "fluvio", replication_factor=9, on_shortage="wait")
-    yield _create("refused", "kafka", replication_factor=9)
-    yield _create("seen", "kraft", validate_only=True)
-    yield _create("manual", "manual", replicas=[{"id": 0, "replicas": [3]}])
-    yield _event("topic_grow", "g", topic="kafka", partitions=7)
-    yield _event("topic_delete", "d", topic="fluvio")
-    yield _event("topic_adopted", "a", topic="adopted", replicas=[[0, 1], [2]], pinned=True)
-    yield _event("topic_replication", "r", topic="kraft", replication_factor=3)
-    yield _event("topic_demand", "n", topic="balanced", demand={"disk_bytes": 5})
-    yield _event("topic_constraints", "c", topic="balanced", constraints={"require": ["zone"]})
-    yield _event("topic_release", "f", topic="rendezvous")
-    yield _event("spu_cordon", "o", spu_id=4)
-    yield _event("spu_demote", "m", spu_id=2)
-    yield _event("cluster_rebalance", "b", max_moves=10)
+def _changes(build: Events) -> Iterator[Event]:
+    yield _create(build, "waits", Policy.FLUVIO, 9, on_shortage=OnShortage.WAIT)
+    yield _create(build, "refused", Policy.KAFKA, 9)
+    yield _create(build, "seen", Policy.KRAFT, validate_only=True)
+    yield _create(build, "manual", Policy.MANUAL, replicas=[{"id": 0, "replicas": [3]}])
+    yield build.grow("kafka", 7, event_id="g")
+    yield build.delete("fluvio", event_id="d")
+    yield build.adopt("adopted", [0, 1], [2], pinned=True, event_id="a")
+    yield build.replication("kraft", 3, event_id="r")
+    yield build.demand("balanced", demand={"disk_bytes": 5}, event_id="n")
+    yield build.constraints("balanced", Constraints(require=("zone",)), event_id="c")
+    yield build.release("rendezvous", event_id="f")
+    yield build.cordon(4, event_id="o")
+    yield build.demote(2, event_id="m")
+    yield build.rebalance(10, event_id="b")
 
 
 def read(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
     """All that is committed on a topic."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "make-release",
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "enable.auto.commit": False,
+    for message in committed(bootstrap, topic):
+        yield {
+            "topic": topic,
+            "partition": message.partition(),
+            "offset": message.offset(),
+            "time_ms": message.timestamp()[1],
+            "key": _text(message.key()),
+            "value": _text(message.value()),
+            "headers": [[name, _text(value)] for name, value in message.headers() or ()],
         }
-    )
-    open_ends = set(consumer.list_topics(topic, 10).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, number, 0) for number in open_ends])
-    while open_ends:
-        for message in consumer.consume(500, 0.5):
-            if (error := message.error()) is not None:
-                if error.code() != KafkaError._PARTITION_EOF:
-                    raise RuntimeError(error)
-                open_ends.discard(message.partition())
-                continue
-            yield {
-                "topic": topic,
-                "partition": message.partition(),
-                "offset": message.offset(),
-                "time_ms": message.timestamp()[1],
-                "key": _text(message.key()),
-                "value": _text(message.value()),
-                "headers": [[name, _text(value)] for name, value in message.headers() or ()],
-            }
-    consumer.close()
 
 
 def _text(data: bytes | None) -> str | None:
@@ -166,16 +146,15 @@ def main() -> None:
             environ={},
         )
         producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
-        batches = list(events())
-        for batch in batches:  # All of it is there when the job looks: it is one batch.
-            for each in batch:
-                event = event_from_json(json.dumps(each))
+        made = list(batches())
+        for batch in made:  # All of it is there when the job looks: it is one batch.
+            for event in batch:
                 topic = PREFIX + ("spu-events" if isinstance(event, SpuEvent) else "topic-events")
                 producer.produce(topic, encode_event(event), event.cluster_id.encode())
             producer.flush()
             with start(settings) as job:
                 job.query.processAllAvailable()
-        if len(batches_in(LocalFiles(), f"{checkpoint}/commits")) != len(batches):
+        if len(batches_in(LocalFiles(), f"{checkpoint}/commits")) != len(made):
             raise RuntimeError("the job has made other batches of the events")
         lines = [
             json.dumps(message)

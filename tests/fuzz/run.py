@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing of everything that reads what others wrote.
+"""Coverage-guided fuzzing of what reads others' messages and lines.
 
     python tests/fuzz/run.py --runs 1000000 --keep     # what `make fuzz` does
 

@@ -6,19 +6,15 @@ examples beside the schemas. Import this module where the fuzzer can instrument 
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import fastavro
 from spu_assigner.core.base.events import Policy, SpuEvent, TopicCreate
 from spu_assigner.core.decision.machine import step
-from spu_assigner.core.policies.manual_lists import ManualFault, read_lists
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.avro.registry import Registry
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
@@ -34,7 +30,6 @@ from spu_assigner.schemas.messages.codec import (
     type_name_of,
 )
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.client.produce_options import AssignmentFileError, read_assignment
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, MessageKind
@@ -186,45 +181,6 @@ def _jsonl_seeds() -> list[bytes]:
     return seeds
 
 
-# Files of manual lists.
-
-_FOLDER = Path(tempfile.mkdtemp(prefix="fuzz-"))
-
-
-def manual_file(data: bytes) -> None:
-    """A file holds lists or is refused by name; lists are read or their first fault is named."""
-    path = _FOLDER / "lists.json"
-    path.write_bytes(data)
-    try:
-        lists = read_assignment(path)
-    except AssignmentFileError as error:
-        _hold(str(path) in str(error), f"{error} names no file")
-        return
-    finally:
-        path.unlink()
-    is_sound = True
-    try:
-        read_lists(lists)
-    except ManualFault:
-        is_sound = False
-    event = TopicCreate(event_id="e", cluster_id="c", topic="t", replicas=lists)
-    _hold(event_from_json(event_to_json(event)) == event, f"{lists} did not survive its line")
-    try:
-        found = decode_event(encode_event(event), kind="topic")
-    except EncodeError:
-        _hold(not is_sound, f"{lists} is sound and cannot be sent")
-        return
-    plain = lists["partitions"] if isinstance(lists, dict) else lists
-    _hold(isinstance(found, TopicCreate) and found.replicas == plain, f"{lists} became {found}")
-
-
-def _manual_file_seeds() -> list[bytes]:
-    lists = [{"id": 0, "replicas": [0, 1]}, {"id": 1, "replicas": [1, 2]}]
-    forms: list[Any] = [lists, {"partitions": lists}, [], [{"id": 0, "replicas": [2**31]}]]
-    texts = [json.dumps(form).encode() for form in forms]
-    return [*texts, b"\xef\xbb\xbf" + texts[0], b'[{"id":0,"id":0}]', b"[NaN]", b"[[[[[[]]]]]]"]
-
-
 # Messages from Kafka.
 
 _MESSAGES_MAX = 16
@@ -321,10 +277,7 @@ TARGETS = {
     target.name: target
     for target in (
         Target(name="decoder", one=decoder, seeds=_decoder_seeds, size_max=512, share=48),
-        Target(name="jsonl", one=jsonl, seeds=_jsonl_seeds, size_max=1024, share=20),
-        Target(
-            name="manual_file", one=manual_file, seeds=_manual_file_seeds, size_max=512, share=20
-        ),
+        Target(name="jsonl", one=jsonl, seeds=_jsonl_seeds, size_max=1024, share=40),
         Target(
             name="shard_batch", one=shard_batch, seeds=_shard_batch_seeds, size_max=1024, share=12
         ),

@@ -203,12 +203,11 @@ def test_a_slow_broker_is_waited_for_as_long_as_it_goes_on(
     monkeypatch.setattr(retry, "RETRY_SECONDS_MAX", limit_seconds)
     values = [random.Random(number).randbytes(500_000) for number in range(24)]
     client_id = settings.topic_prefix + settings.query_name
-    with throttle(settings.bootstrap_servers) as quotas:
-        quotas.set(client_id, 500_000)
-        begun = time.monotonic()
-        sink._send_once(batch_buffer(*values), 0)
-        seconds = time.monotonic() - begun
-        quotas.set(client_id, None)
+    throttle(settings.bootstrap_servers, client_id, 500_000)
+    begun = time.monotonic()
+    sink._send_once(batch_buffer(*values), 0)
+    seconds = time.monotonic() - begun
+    throttle(settings.bootstrap_servers, client_id, None)
     assert sink.last == SentBatch(batch=0, count=24, repeated=False)
     assert len(sent_values(settings)) == 24
     assert seconds > limit_seconds

@@ -36,7 +36,7 @@ PREFIX = "p-"
 PARTITIONS = 2  # of each topic but those of markers
 MARKERS = ("assigner-commits", "assigner-audit")
 Log = tuple[str, int]  # a topic without the prefix, a partition
-Story = partial(story.Story, clusters=4, topics=3, partitions=PARTITIONS, room=9)
+Story = partial(story.Story, clusters=4, partitions=PARTITIONS)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from spu_assigner.stream.clusters.follow.topics import TopicsDecision, decide_to
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.model import Rows
 from support.events.builders import Events
-from support.job.plans import record, recorded
+from support.events.plans import record, recorded
 
 ADOPT = FollowOptions(cluster_id="c1", is_adopt=True, globs=("*",), own=frozenset({"spu-events"}))
 Lists = list[list[int]]

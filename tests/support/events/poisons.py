@@ -136,19 +136,14 @@ _LONG_LISTS: Final = _GIVEN + array_bytes([b"\x00\x00"] * (MANUAL_MESSAGE_SIZE_M
 _FRAMES: Final[list[tuple[DeadLetterCode, str, str, bytes | None]]] = [
     (C.NULL_VALUE, "is null", "null value: tombstones belong to compacted topics", None),
     (C.TRAILING_BYTES, "1 bytes follow", "a byte too many: often taken", create() + b"\x00"),
-    (C.TRAILING_BYTES, "bytes follow", "two messages in one: often taken", create() * 2),
     (C.WRONG_TYPE, "that of SpuJoined here", "the other topic's event: a wrong topic", join()),
     (C.WRONG_TYPE, "that of DeadLetter here", "the job's own dead letter: a loop", _LETTER),
-    (C.UNKNOWN_SCHEMA, "schema id 0 is not", "schema id 0: a frame of zeros", bytes(20)),
     (C.UNKNOWN_SCHEMA, "0" * 16, "an unknown fingerprint: another schema", b"\xc3\x01" + bytes(20)),
     (C.UNKNOWN_SCHEMA, "not in the registry", "a fingerprint reversed: as a number", _REVERSED),
     (_BAD, "with nothing", "empty value: nothing to read a header from", b""),
     (_BAD, "JSON, or a text like it", "JSON: a producer without Avro", b'{"type":"topic_create"}'),
-    (_BAD, "begin with 00", "a mark alone: cut in the frame", b"\x00"),
     (_BAD, "with 00000000", "a short frame: cut in the schema id", bytes(4)),
-    (_BAD, "begin with c301", "a short fingerprint: cut in it", b"\xc3\x01" + bytes(7)),
     (_BAD, "begin with 4f626a01", "a container with a recursive schema", b"Obj\x01" * 9),
-    (_BAD, "end inside a value", "no body: cut after the frame", _HEADERS["create"]),
     (_BAD, "end inside a value", "half a body: cut in the body", create()[:-3]),
     (C.TOO_LARGE, "at most 65536", "a grow of over 64 KiB: no event without lists is", _LONG_GROW),
 ]
@@ -162,12 +157,10 @@ _BODIES: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
     (_BAD, "int is 2147483648", "a long in an int: often taken", "partitions", long_bytes(2**31)),
     (_BAD, "more than 10 bytes", "a varint of over 64 bits", "partitions", b"\x80" * 10 + b"\x00"),
     (_BAD, "branch is 2", "a union's branch beyond: out of range", "occurred_at", long_bytes(2)),
-    (_BAD, "branch is -1", "a negative branch: Python counts back", "occurred_at", b"\x01"),
     (_BAD, f"index is {len(Policy)}", "a policy of tomorrow: beyond", "policy", _TOMORROW),
     (_BAD, "index is -1", "a negative enum index: from the end", "on_shortage", b"\x01"),
     (_BAD, "boolean is 2", "a boolean of 2: Avro libraries take it", "ignore_rack", b"\x02"),
     (_BAD, "1099511627776 items", "a block of 2^40 items: memory", "replicas", b"\x02" + HUGE),
-    (_BAD, "1099511627776 items", "rules of 2^40 items: memory", "constraints", b"\x02\x00" + HUGE),
     (_BAD, "bytes; 5 are left", "a block of 2^40 bytes: too long", "replicas", b"\x02\x01" + HUGE),
     (_BAD, "a block has -1 bytes", "a block of -1 bytes: endless", "replicas", b"\x02\x01\x01"),
     (_BAD, "size says", "a block of wrong size", "replicas", b"\x02\x01\x02" + bytes(3)),
@@ -177,13 +170,11 @@ _BODIES: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
         (C.INVALID_EVENT, f"{field} is", f"{field} {what}", field, text_bytes(text))
         for field, what, text in (
             ("event_id", "of 64 KiB: remembered", "e" * MESSAGE_SIZE_MAX),
-            ("event_id", "that is empty: nothing to remember", ""),
             ("event_id", "of 257 characters: one too many", "e" * 257),
             ("topic", "with a slash: the key of its map names another cluster", "a/b"),
             ("topic", "with an escape sequence: it clears a terminal", "\x1b[2J"),
             ("topic", "of 250 characters: one too many", "t" * 250),
             ("topic", "of 60,000 characters: not to be quoted whole", "t" * 60_000),
-            ("topic", "that is empty: nothing to answer under", ""),
             ("cluster_id", "with a slash: its key would be that of a topic", "c/t"),
             ("cluster_id", "that is empty: nothing to answer under", ""),
         )
@@ -192,13 +183,11 @@ _BODIES: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
 _LABELS: Final = _GIVEN + b"\x04" + (text_bytes("a") + text_bytes("b")) * 2 + b"\x00"
 _LONG_LABEL: Final = b"\x02\x02" + text_bytes("a") + text_bytes("x" * MESSAGE_SIZE_MAX) + b"\x00"
 _JOINS: Final[list[tuple[DeadLetterCode, str, str, str, bytes]]] = [
-    (_BAD, "1099511627776 items", "taints of 2^40 items: memory", "taints", HUGE),
     (_BAD, "twice", "a label twice: two values", "labels", _LABELS),
     (C.TOO_LARGE, "at most 65536", "a join of over 64 KiB: labels", "labels", _LONG_LABEL),
 ]
 _KEYS: Final[list[tuple[str, str, bytes | None]]] = [
     ("the message has no key", "no key: state is kept by key", None),
-    ("b''", "an empty key: state is kept by key", b""),
     ("b'c2'", "another cluster's key: it would reach another shard's state", b"c2"),
     (r"c\x00", "a key with NUL: C ends there", b"c\x00"),
     (r"\xff", "a key of no UTF-8: keys are texts", b"\xff"),
@@ -275,26 +264,21 @@ _RULES: Final[list[tuple[str, str, bytes, list[bytes]]]] = [
     ("of another policy: passed over", "require", _KAFKA, [_A]),
     ("of 60,000 conditions: no end", "require", _BALANCED, [text_bytes("a," * 30_000 + "a")]),
     ("of weight -2^31: over all others", "prefer", _BALANCED, [_A + long_bytes(-(2**31))]),
-    ("of at least 2, at most 1", "spread", _BALANCED, [_A + b"\x02\x02\x02\x04"]),
     ("of a level twice: which one holds", "spread", _BALANCED, [_A + b"\x00\x00"] * 2),
     ("of a topic of tomorrow", "together_with", _BALANCED, [text_bytes("u")]),
 ]
 _17_TAINTS: Final = _taints(*((f"k{number}", "") for number in range(17)))
 _DESCRIBED: Final[list[tuple[Code, str, str, bytes]]] = [
     (Code.INVALID_TAINTS, "17 taints: one too many", "taints", _17_TAINTS),
-    (Code.INVALID_TAINTS, "a taint without a key", "taints", _taints(("", ""))),
     (Code.INVALID_TAINTS, "a taint twice: two values", "taints", _taints(("k", "a"), ("k", "b"))),
     (Code.INVALID_RESOURCES, "resources of -1: below 0", "resources", _amounts(("disk", -1))),
     (Code.INVALID_RACK, "a rack without a name: not the same as none", "rack", b"\x02\x00"),
-    (Code.INVALID_RACK, "a rack of 129 letters", "rack", _GIVEN + text_bytes("r" * 129)),
 ]
 _LISTS: Final[list[tuple[Code, str, list[tuple[int, list[int]]]]]] = [
     (Code.INVALID_PARTITIONS, "100,001 lists: one too many", [(n, []) for n in range(100_001)]),
-    (Code.INVALID_PARTITIONS, "no lists: nothing to place", []),
     (Code.INVALID_REPLICATION_FACTOR, "200,000 SPUs: too many", [(0, [*range(200_000)])]),
     (Code.MANUAL_PARTITION_IDS, "a list with the largest id: no index", [(2**63 - 1, [0])]),
     (Code.MANUAL_INVALID_SPU, "SPU 2^63 - 1 in a list: it wraps", [(0, [2**63 - 1])]),
-    (Code.MANUAL_UNKNOWN_SPU, "an SPU that is not there: a replica nowhere", [(0, [2**31 - 1])]),
 ]
 
 
@@ -376,7 +360,6 @@ _BROKEN_LINES: Final[list[tuple[Any, ...]]] = [
     ("nested too deeply", "lists 10,000 deep: the stack ends", lambda: b"[" * _DEEP + b"]" * _DEEP),
     ("half a surrogate pair is none", "half a pair: no UTF-8", lambda: _line(event_id="\ud800")),
     ("byte order mark", "a byte order mark: editors put it", lambda: b"\xef\xbb\xbf" + _line()),
-    ("UTF-8", "no UTF-8: Latin-1", lambda: _line()[:-3] + b'\xe9"}'),
     ("Extra data", "two objects in a line: the second would be lost", lambda: _line() + _line()),
     (r"\u001b[2J", "an escape sequence: it clears a terminal", lambda: _line(policy="\x1b[2J")),
     ("unknown field", "an unknown field of 64 KiB: not quoted", lambda: _line(**{"x" * 65_536: 1})),
@@ -388,7 +371,6 @@ _MEMBERS: Final[list[tuple[str, Code | str, bytes]]] = [  # what it says, or the
     ("a name twice: two topics", 'field "topic" is given more than once', b'"topic":"u"'),
     ("5,000 digits: Python refuses", "too many digits", b'"partitions":1' + b"0" * 5_000),
     ("NaN: no JSON", "found NaN", b'"start_index":NaN'),
-    ("1e999: an infinite float", "found 1e999", b'"replicas":[{"id":0,"replicas":[1e999]}]'),
     ("true for 1: a bool is an int to Python", "partitions is true", b'"partitions":true'),
     ("2.0 for 2: no whole number", "2.0", b'"partitions":2.0'),
     ("8 MiB of lists: much memory", Code.INVALID_PARTITIONS, _LISTS_OF_8_MIB),
@@ -447,7 +429,6 @@ _NOT_REGULAR: Final = "is not a regular file"
 PLACES: Final = [
     File("a FIFO: it waits for a writer", _pipe, _NOT_REGULAR),
     File("a folder: no bytes", lambda folder: folder, _NOT_REGULAR),
-    File("/dev/zero: no end", lambda _: Path("/dev/zero"), _NOT_REGULAR),
     File("nothing: a wrong name", lambda folder: folder / "no", "No such file"),
     File("half a surrogate pair: no bytes", lambda folder: folder / "\ud800", "cannot be read"),
     File("1 TiB: memory for all of it", _sparse(2**40), "has more than"),
@@ -466,25 +447,20 @@ FILES: Final = [
     *PLACES,
     File("a link: the file may be another's", _link, "is a symbolic link"),
     File("8 MiB and a byte", _sparse(MANUAL_FILE_SIZE_MAX + 1), "has more than 8388608 bytes"),
-    _holding("an empty file: written by nobody", b"", "Expecting value: line 1 column 1"),
     _holding("two values: joined files", _FILE * 2, "Extra data"),
-    _holding("another object: neither form", b'{"lists":[]}', "is neither form"),
     _holding("deep lists: the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
     _holding(
         "replicas 900 deep: read, it ends the stack of whoever quotes it",
         b'[{"id":0,"replicas":' + b"[" * 900 + b"]" * 900 + b"}]",
         "nested too deeply",
     ),
-    _holding("5,000 digits: no int", b"[1" + b"0" * 5_000 + b"]", "cannot be read"),
     _holding("UTF-16: Windows", _FILE.decode().encode("utf-16"), "byte 0xff in position 0"),
-    _holding("a surrogate in UTF-8", b'["\xed\xa0\x80"]', "byte 0xed in position 2"),
 ]
 
 SETTINGS: Final = [
     *PLACES,
     _holding("deep lists: the stack ends", b"shards = " + b"[" * _DEEP, "nested too deeply"),
     _holding("5,000 digits: no int", b"shards = 1" + b"0" * 5_000, "digits"),
-    _holding("nan: no number", b"shards = nan", "shards in"),
     _holding("a name twice: two values", b"shards = 1\nshards = 2", "expected TOML"),
     _holding("an unknown name: misspelt", b"shard = 1", "a name in"),
     _holding("an escape sequence: it clears", b'query_name = "\\u001B[2J"', r"\x1b[2J"),

@@ -25,8 +25,8 @@ from support.events.builders import Events
 
 CLUSTER: Final = "c1"
 # The oracle places these.
-MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA, Policy.RENDEZVOUS)
-OTHERS: Final = (Policy.BALANCED, Policy.BALANCED, Policy.KRAFT)
+MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)
+OTHERS: Final = (Policy.BALANCED, Policy.BALANCED, Policy.KRAFT, Policy.RENDEZVOUS)
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
 RESOURCE_LIVES: Final = 4  # of so many lives one is of topics that need resources,
 RULED_LIVE: Final = 3  # and one of taints and constraints: seeds that leave this remainder
@@ -54,7 +54,20 @@ def life_of(seed: int, *, modelled: bool = False) -> Life:
 
 def rebalanced_life(seed: int) -> Life:
     """Topics with constraints fill some SPUs; others join, some change, and rebalances follow."""
-    return _Author(seed, modelled=False).write_rebalanced(seed)
+    author = _Author(seed, modelled=False)
+    random, spus = author.random, len(author.spu_ids)
+    author.rules, author.policies = Random(seed), [Policy.BALANCED]
+    author.capacity_max = max(author.capacity_max, 12)
+    early = random.randint(1, spus)
+    kinds = "j" * early + "c" * random.randint(4, 7) + "j" * (spus - early)
+    kinds += "".join(random.choice("uukaldj") for _ in range(random.randint(0, 3))) + "bbb"
+    return Life(
+        seed=seed,
+        events=tuple(author.event(kind, f"e{number}") for number, kind in enumerate(kinds)),
+        crashes=frozenset(),
+        default_policy=Policy.BALANCED,
+        memory=256,
+    )
 
 
 class _Author:
@@ -103,40 +116,6 @@ class _Author:
             crashes=frozenset(events[at].event_id for at in crashes),
             default_policy=random.choice(MODELLED),
             memory=random.choice([8, 256, 256]),
-        )
-
-    def write_rebalanced(self, seed: int) -> Life:
-        random, self.rules = self.random, Random(seed)
-        self.capacity_max = max(self.capacity_max, 12)
-        early = random.randint(1, len(self.spu_ids))
-        kinds = "j" * early + "n" * random.randint(3, 6) + "j" * (len(self.spu_ids) - early)
-        kinds += "".join(random.choice("uukaldj") for _ in range(random.randint(0, 3))) + "bb"
-        events = [self.ruled_event(kind, f"e{number}") for number, kind in enumerate(kinds)]
-        return Life(
-            seed=seed,
-            events=tuple(events),
-            crashes=frozenset(),
-            default_policy=Policy.BALANCED,
-            memory=256,
-        )
-
-    def ruled_event(self, kind: str, event_id: str) -> Event:
-        random = self.random
-        if kind == "b":
-            return self.build.rebalance(random.choice([1, 3, 100, 100]), event_id=event_id)
-        if kind != "n":
-            return self.event(kind, event_id)
-        topic = random.choice(self.topics)
-        self.asked.setdefault(topic, 1)
-        return self.build.create(
-            topic,
-            random.randint(2, 8),
-            random.choice([1, 2, 2, 3]),
-            policy=Policy.BALANCED,
-            ignore_rack=random.random() < 0.2,
-            demand=self.amounts(1, 6),
-            constraints=self.constraints(),
-            event_id=event_id,
         )
 
     def event(self, kind: str, event_id: str) -> Event:

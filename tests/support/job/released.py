@@ -9,7 +9,6 @@ import tarfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -51,7 +50,18 @@ def unpack(archive: Path, folder: Path) -> list[Left]:
         place = f'"file:{folder}/checkpoint/state/'
         path.write_text(re.sub(r'"file:[^"]*?/checkpoint/state/', place, text), encoding="utf-8")
     lines = (folder / "messages.jsonl").read_text(encoding="utf-8").splitlines()
-    return [_left(json.loads(line)) for line in lines]
+    return [
+        Left(
+            topic=row["topic"].removeprefix(PREFIX),
+            partition=row["partition"],
+            offset=row["offset"],
+            time_ms=row["time_ms"],
+            key=_bytes(row["key"]),
+            value=_bytes(row["value"]),
+            headers=[(name, _bytes(value)) for name, value in row["headers"]],
+        )
+        for row in map(json.loads, lines)
+    ]
 
 
 def step_notes(checkpoint: Path) -> list[Path]:
@@ -73,18 +83,6 @@ def note_ids(bootstrap_servers: str, checkpoint: Path, *, prefix: str = PREFIX) 
     """Note in a checkpoint Kafka's ids of the topics put back."""
     ids = topic_ids({"bootstrap.servers": bootstrap_servers}, [prefix + name for name in INPUTS])
     (checkpoint / NOTE).write_text(json.dumps(ids, sort_keys=True) + "\n", encoding="utf-8")
-
-
-def _left(row: dict[str, Any]) -> Left:
-    return Left(
-        topic=row["topic"].removeprefix(PREFIX),
-        partition=row["partition"],
-        offset=row["offset"],
-        time_ms=row["time_ms"],
-        key=_bytes(row["key"]),
-        value=_bytes(row["value"]),
-        headers=[(name, _bytes(value)) for name, value in row["headers"]],
-    )
 
 
 def _bytes(text: str | None) -> bytes | None:

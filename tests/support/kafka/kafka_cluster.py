@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +28,7 @@ from spu_assigner.stream.common.private_files import private_folder
 from spu_assigner.stream.local.broker.embedded import BrokerError, prepare
 from spu_assigner.stream.local.broker.formatted_data import copy_data
 from spu_assigner.stream.local.broker.process import HOST, BrokerProcess, Ports
-from support.kafka.ports import free_ports
+from support.kafka.ports import START_TRIES_MAX, free_ports, is_taken
 from support.kafka.secured import PLAIN_PASSWORD
 
 CONTROLLER_ID = 100
@@ -38,18 +37,9 @@ HEAP_MB = 384  # at most: a broker with a thousand topics uses half of it
 CONTROLLER_HEAP_MB = 256
 SESSION_MS = 9_000  # Kafka's own: a broker that the machine lets wait is not to be fenced
 SEEN_SECONDS_MAX = 240.0  # a broker comes and goes in 1 to 10 s; a machine under load needs more
-START_TRIES_MAX = 3  # between finding free ports and using them another process may take one
 _POLL_SECONDS = 0.05
 _ANSWER_SECONDS_MAX = 5.0
 _BY_ADDRESS = -1  # stands for a broker whose id the client did not know yet
-
-
-@dataclass(slots=True, kw_only=True)
-class _Controller(BrokerProcess):
-    """A controller answers no metadata request: it is ready when its port is open."""
-
-    def _answering_cluster(self) -> str | None:
-        return self._cluster_id()
 
 
 class KafkaCluster:
@@ -93,7 +83,6 @@ class KafkaCluster:
     @property
     def bootstrap_servers(self) -> str:
         """All brokers' addresses; the same after a restart."""
-        self._require_begun()
         return ",".join(broker.bootstrap_servers for broker in self._brokers.values())
 
     def environ(self, user: str) -> dict[str, str]:
@@ -111,46 +100,19 @@ class KafkaCluster:
         """Settings for confluent-kafka."""
         return {"bootstrap.servers": self.bootstrap_servers, "log_level": 0}
 
-    def pid(self, broker_id: int) -> int | None:
-        """The JVM's process id; None while the broker is stopped."""
-        return self._broker(broker_id).pid
-
-    def begin(self) -> Self:
-        """Start all, about 4 s on two cores, and wait until each broker is in the metadata.
-
-        Raises:
-            BrokerError: one does not come up; the message says why and names its log.
-            JavaError, JarError: what they run on cannot be had.
-        """
-        for tries in range(1, START_TRIES_MAX + 1):
-            self._prepare()
-            try:
-                self._begin_all()
-                break
-            except BaseException as reason:  # Ctrl-C too: no process may be left behind.
-                self.close()
-                is_taken = isinstance(reason, BrokerError) and "in use" in str(reason)
-                if tries == START_TRIES_MAX or not is_taken:
-                    raise
-        return self
-
     def start(self, broker_id: int) -> None:
         """Start a broker that was stopped or killed; back when it is in the metadata."""
-        broker = self._broker(broker_id)
-        if broker.is_running:
-            raise BrokerError(f"broker {broker_id} already runs on {broker.bootstrap_servers}")
-        broker.kill()  # It may have ended by itself: its pipes are closed here.
-        broker.start()
+        self._brokers[broker_id].start()
         self._running.add(broker_id)
         self.wait_seen()
 
     def stop(self, broker_id: int) -> None:
         """End a broker cleanly: it hands over what it leads; back when it is not seen any more."""
-        self._end(broker_id, self._broker(broker_id).stop)
+        self._end(broker_id, self._brokers[broker_id].stop)
 
     def kill(self, broker_id: int) -> None:
         """End a broker as a crash would; back when the controller has fenced it."""
-        self._end(broker_id, self._broker(broker_id).kill)
+        self._end(broker_id, self._brokers[broker_id].kill)
 
     @contextmanager
     def stopped(self, broker_id: int) -> Iterator[None]:
@@ -169,8 +131,7 @@ class KafkaCluster:
         try:
             deadline = time.monotonic() + SEEN_SECONDS_MAX
             while (now := self.active_controller()) == before:
-                if time.monotonic() > deadline:
-                    raise BrokerError(f"no other controller leads instead of {before}")
+                assert time.monotonic() < deadline, f"no other controller leads instead of {before}"
                 time.sleep(_POLL_SECONDS)
             yield now
         finally:
@@ -188,19 +149,9 @@ class KafkaCluster:
         return int(topic["partitions"][0]["leader_id"])
 
     def seen(self) -> dict[int, str | None]:
-        """The brokers that the cluster reports to its clients, with their racks; by id.
-
-        Raises:
-            BrokerError: no broker answers.
-        """
+        """The brokers that the cluster reports to its clients, with their racks; by id."""
         with AdminClient(self.client) as admin:
-            try:
-                nodes = admin.describe_cluster().result(timeout=10).nodes
-            except (KafkaException, TimeoutError) as reason:
-                self.check()
-                raise BrokerError(
-                    f"no broker of {self.bootstrap_servers} answers: {reason}"
-                ) from None
+            nodes = admin.describe_cluster().result(timeout=10).nodes
             return {node.id: node.rack for node in sorted(nodes, key=lambda node: node.id)}
 
     def reported_by(self, broker_id: int) -> ClusterMetadata | None:
@@ -208,7 +159,7 @@ class KafkaCluster:
 
         A client soon knows all brokers and asks any: what another one has reported does not count.
         """
-        address = self._broker(broker_id).bootstrap_servers
+        address = self._brokers[broker_id].bootstrap_servers
         deadline = time.monotonic() + _ANSWER_SECONDS_MAX
         while (left := deadline - time.monotonic()) > 0:
             settings = {"bootstrap.servers": address, "log_level": 0}
@@ -219,30 +170,19 @@ class KafkaCluster:
         return None
 
     def wait_seen(self) -> None:
-        """Wait until every running broker reports the running brokers, and no other.
-
-        Raises:
-            BrokerError: a process died, or SEEN_SECONDS_MAX passed.
-        """
+        """Wait until every running broker reports the running brokers, and no other."""
         expected = self.running
         deadline = time.monotonic() + SEEN_SECONDS_MAX
         while any((found := self._seen_by(each)) != expected for each in expected):
-            self.check()
+            nodes = [*self._controllers.values(), *(self._brokers[each] for each in expected)]
+            if not all(node.is_running for node in nodes):
+                raise BrokerError(f"a process has ended by itself; logs are in {self._folder}")
             if time.monotonic() > deadline:
                 raise BrokerError(
                     f"after {SEEN_SECONDS_MAX:.0f} s a broker reports {list(found)}, expected "
-                    f"{list(expected)}; the logs are in {self._folder}"
+                    f"{list(expected)}; logs are in {self._folder}"
                 )
             time.sleep(_POLL_SECONDS)
-
-    def check(self) -> None:
-        """Raise if a process that is to run has ended; the message names its log."""
-        self._require_begun()
-        processes = {f"broker {each}": self._brokers[each] for each in self.running}
-        controllers = {f"controller {each}": found for each, found in self._controllers.items()}
-        for name, process in {**processes, **controllers}.items():
-            if not process.is_running:
-                raise BrokerError(f"{name} has ended by itself; its log is {process.log_path}")
 
     def close(self) -> None:
         """End all and remove their data, as nobody needs it any more."""
@@ -254,7 +194,22 @@ class KafkaCluster:
         self._running.clear()
 
     def __enter__(self) -> Self:
-        return self.begin()
+        """Start all, about 4 s on two cores, and wait until each broker is in the metadata."""
+        for tries in range(1, START_TRIES_MAX + 1):
+            self._prepare()
+            try:
+                # The controllers first: without them a broker waits before it says anything.
+                with ThreadPoolExecutor() as pool:
+                    for nodes in (self._controllers, self._brokers):
+                        list(pool.map(lambda node: node.start(), nodes.values()))
+                self._running = set(self._brokers)
+                self.wait_seen()
+                break
+            except BaseException as reason:  # Ctrl-C too: no process may be left behind.
+                self.close()
+                if tries == START_TRIES_MAX or not is_taken(reason):
+                    raise
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -280,13 +235,12 @@ class KafkaCluster:
         def process(
             role: str, node_id: int, listeners: str, ports: Ports, rack: str | None = None
         ) -> BrokerProcess:
-            is_broker = role == "broker"
-            return (BrokerProcess if is_broker else _Controller)(
+            return BrokerProcess(
                 java=java,
                 jars=jars,
                 folder=folder / f"{role}-{node_id}",
                 ports=ports,
-                heap_mb=HEAP_MB if is_broker else CONTROLLER_HEAP_MB,
+                heap_mb=HEAP_MB if role == "broker" else CONTROLLER_HEAP_MB,
                 settings={
                     "process.roles": role,
                     "node.id": str(node_id),
@@ -315,15 +269,6 @@ class KafkaCluster:
             )
         _format(formatted, self._controllers, self._brokers)
 
-    def _begin_all(self) -> None:
-        """The controllers first: without them a broker waits before it says anything."""
-        self._require_begun()
-        with ThreadPoolExecutor() as pool:
-            for nodes in (self._controllers, self._brokers):
-                list(pool.map(lambda node: node.start(), nodes.values()))
-        self._running = set(self._brokers)
-        self.wait_seen()
-
     def _end(self, broker_id: int, how: Callable[[], None]) -> None:
         self._running.discard(broker_id)
         how()
@@ -333,16 +278,6 @@ class KafkaCluster:
         """The brokers that one of them reports; none while it does not answer."""
         found = self.reported_by(broker_id)
         return () if found is None else tuple(sorted(found.brokers))
-
-    def _broker(self, broker_id: int) -> BrokerProcess:
-        self._require_begun()
-        if broker_id not in self._brokers:
-            raise BrokerError(f"there is no broker {broker_id}, only {list(self.ids)}")
-        return self._brokers[broker_id]
-
-    def _require_begun(self) -> None:
-        if not self._brokers:
-            raise BrokerError("the cluster has not been started")
 
 
 def _replication(brokers: int) -> dict[str, str]:

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 )
 from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
 from spu_assigner.stream.local.broker.embedded import BrokerError, EmbeddedBroker
-from support.kafka.ports import free_ports
+from support.kafka.ports import START_TRIES_MAX, free_ports, is_taken
 
 HOST = "127.0.0.1"
 MECHANISMS = {
@@ -38,7 +38,6 @@ MECHANISMS = {
     "SCRAM-SHA-512": ScramMechanism.SCRAM_SHA_512,
 }
 LISTENERS = ("PLAINTEXT", "CONTROLLER", "SASL_SSL", "SSL", "MISNAMED")
-START_TRIES_MAX = 3  # between finding free ports and using them another process may take one
 PLAIN_PASSWORD = "plain-password"
 SUPER_USERS = ("ANONYMOUS", "CN=machine")
 _RESOURCES = {
@@ -207,26 +206,14 @@ def secured_broker(folder: Path, *, plain_users: Iterable[str] = ()) -> Iterator
         broker = EmbeddedBroker(port=ports["PLAINTEXT"], settings=settings)
         try:
             broker.start()  # Its own tries are all on these ports.
-            _wait_until_whole(broker)
         except BrokerError as reason:
             broker.close()
-            is_taken = "in use" in str(reason) or "is taken" in str(reason)
-            if tries == START_TRIES_MAX or not is_taken:
+            if tries == START_TRIES_MAX or not is_taken(reason):
                 raise
         else:
             break
     with broker:
         yield Secured(broker=broker, certificates=certificates, ports=ports)
-
-
-def _wait_until_whole(broker: EmbeddedBroker) -> None:
-    """It answers on one listener before it has bound the others, and ends if it cannot."""
-    deadline = time.monotonic() + 60
-    while "Kafka Server started" not in (log := broker.log_path.read_text(encoding="utf-8")):
-        if not broker.is_running or time.monotonic() > deadline:
-            errors = [line for line in log.splitlines() if " ERROR " in line or "in use" in line]
-            raise BrokerError(f"the broker did not come up whole: {errors}")
-        time.sleep(0.05)
 
 
 def _settings(

@@ -175,8 +175,8 @@ def worsened(
         for was, now in zip(before[name], after[name], strict=True):
             if record.constraints is not None and was != now and len(was) == len(now):
                 wanted = demanded(state, name, before)
-                is_repaired = _breaks(rules, now, labels, held[1]) < _breaks(
-                    rules, was, labels, held[0]
+                is_repaired = _breaks(rules, now, labels, held[1], wanted) < _breaks(
+                    rules, was, labels, held[0], wanted
                 )
                 for fault in _of_list(
                     rules, was, now, labels, wanted, ignore_rack=record.ignore_rack
@@ -278,8 +278,9 @@ def _breaks(
     row: Sequence[int],
     labels: Mapping[int, Labels],
     held: Mapping[str, Collection[int]],
+    demanded: Mapping[str, Collection[str]],
 ) -> int:
-    """Replicas of a list that break a hard rule."""
+    """Replicas of a list that break a hard rule, or are missing by one."""
     count = sum(
         not _is_selected(rules, labels[spu])
         or any(spu in held.get(other, ()) for other in rules.apart_from)
@@ -287,9 +288,11 @@ def _breaks(
         for spu in row
     )
     for level in rules.spread:
+        counts = _counts(row, labels, level.label)
         if level.max is not None:
-            counts = _counts(row, labels, level.label)
             count += sum(max(0, n - level.max) for n in counts.values())
+        for value in () if level.min is None else demanded.get(level.label, ()):
+            count += max(0, (level.min or 0) - counts[value])
     return count
 
 

@@ -138,7 +138,7 @@ class Cluster:
 
     def index_shown(self, topic: Topic) -> int | None:
         """The chain index that a map of this topic shows now."""
-        if topic.policy in ("manual", "rendezvous"):
+        if topic.policy == "manual":
             return None
         return self.indexes[self.order_of(topic.policy, ignore_rack=topic.ignore_rack)].value
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import count
 from typing import Any
 
 from support.model.plain_cluster import Cluster, Index, Json, Refusal, take_core
 from support.model.plain_placement import fluvio_list, fluvio_rack_list, kafka_list, kafka_rack_list
-from support.model.plain_rendezvous import rendezvous_list
 
 PARTITIONS_MAX = 100_000
 
@@ -17,8 +15,6 @@ def place(
     cluster: Cluster, request: Json, policy: str
 ) -> tuple[list[list[int]], list[list[int]] | None]:
     """Replica lists and cores of an automatic policy; changes the cluster as it goes."""
-    if policy == "balanced":
-        raise NotImplementedError("the oracle does not place `balanced`: keep it out of its lives")
     ignore_rack = request.get("ignore_rack", False)
     if policy in ("fluvio", "kafka") and not ignore_rack and cluster.rack_mode() == "some":
         raise Refusal("RACKS_INCOMPLETE")
@@ -31,11 +27,8 @@ def place(
         placed = [_allocate(cluster, replicas) for _ in range(partitions)]
         lists = [[spu_id for spu_id, _ in row] for row in placed]
         return lists, [[core for _, core in row] for row in placed]
-    if policy == "rendezvous":
-        rows = _rows_by_score(cluster, request)
-    else:
-        order = cluster.order_of(policy, ignore_rack=ignore_rack)
-        rows = _rows_in_turn(cluster, request, policy, order)
+    order = cluster.order_of(policy, ignore_rack=ignore_rack)
+    rows = _rows_in_turn(cluster, request, policy, order)
     return [next(rows) for _ in range(partitions)], None
 
 
@@ -78,27 +71,6 @@ def _rows_in_turn(cluster: Cluster, request: Json, policy: str, order: str) -> I
             if policy == "kafka":
                 ring = _headed_alike(old, ring)
             index.rebase(old, ring)
-        yield chosen
-
-
-def _rows_by_score(cluster: Cluster, request: Json) -> Iterator[list[int]]:
-    """Rendezvous: one list after the other, each counted before the next is placed."""
-    replicas = request.get("replication_factor", 1)
-    for partition in count(request.get("first_partition", 0)):
-        spus = {spu_id: cluster.spus[spu_id] for spu_id in cluster.ring}
-        if replicas > len(spus):
-            raise Refusal("INSUFFICIENT_CAPACITY")
-        ignore_rack = request.get("ignore_rack", False)
-        chosen = rendezvous_list(
-            request["topic"],
-            partition,
-            {spu_id: spu.capacity for spu_id, spu in spus.items()},
-            {spu_id: "" if ignore_rack else spu.rack or "" for spu_id, spu in spus.items()},
-            replicas=replicas,
-        )
-        for spu_id in chosen:
-            cluster.spus[spu_id].count += 1
-        cluster.refresh()
         yield chosen
 
 

@@ -7,7 +7,6 @@ looks at what every placement must respect.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from itertools import product
 
 import numpy as np
@@ -76,7 +75,6 @@ class Shadow:
             _hold(records == (), "an event that is remembered gives no records")
             return
         before, lists = self.counts.copy(), dict(self.lists)
-        needs = {name: record.need or Need(()) for name, record in self.maps.items()}
         self.evicting = frozenset(map(int, state.evicting))
         self.last = frozenset(int(i) for i, spu in state.spus.items() if spu.demoted)
         self.barred = frozenset(map(int, state.demoted)) - self.last
@@ -90,10 +88,6 @@ class Shadow:
                 raise ViolationError(fault)
         if records:
             self._check_answers(state, event, records)
-        adopted = [each for each in records if getattr(each, "status", "") is Status.ADOPTED]
-        if adopted and isinstance(event, TopicAdopted):
-            need = needs.get(event.topic, Need(()))
-            _check_adopted_need(self.maps[event.topic], need, event.demand)
         self._check_state(state, before, is_fact=isinstance(event, TopicAdopted))
         self._check_resources(state, is_fact=isinstance(event, TopicAdopted | TopicDemand))
         self._check_full(state, records)
@@ -352,14 +346,6 @@ class Shadow:
 
     def leaders(self) -> Counter[int]:
         return Counter(ids[0] for lists in self.lists.values() for ids in lists)
-
-
-def _check_adopted_need(record: ReplicaMap, before: Need, said: Mapping[str, int] | None) -> None:
-    """An adoption says what replicas need, or leaves it; leaders' other amounts stay."""
-    expected = dict(before.demand) if said is None else said
-    now = record.need or Need((), before.leader_demand)
-    is_so = {each for each in now.demand if each[1]} == {e for e in expected.items() if e[1]}
-    _hold(is_so and now.leader_demand == before.leader_demand, f"{record.topic} needs {now}")
 
 
 def _check_leads(state: ClusterState, shadow: Shadow) -> None:

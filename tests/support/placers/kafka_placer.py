@@ -24,19 +24,15 @@ class KafkaPlacer:
         self._last: tuple[Racks, Any] | None = None  # so that a bench measures Java alone
 
     def assign(
-        self,
-        racks: Racks,
-        *,
-        partitions: int,
-        replicas: int,
-        start: int,
-        start_partition: int = 0,
+        self, racks: Racks, *, partitions: int, replicas: int, start: int
     ) -> list[list[int]]:
-        """The lists of partitions start_partition, start_partition + 1, …"""
-        assigned = self.assign_in_java(racks, partitions, replicas, start, start_partition)
-        lists = self.read(assigned)
-        assert sorted(lists) == list(range(start_partition, start_partition + partitions))
-        return [lists[partition] for partition in sorted(lists)]
+        """The lists of partitions 0, 1, …"""
+        admin_utils = self._jvm.org.apache.kafka.admin.AdminUtils
+        brokers = self._brokers_of(racks)
+        lists = self.read(
+            admin_utils.assignReplicasToBrokers(brokers, partitions, replicas, start, 0)
+        )
+        return [lists[partition] for partition in range(partitions)]
 
     @staticmethod
     def read(assigned: Any) -> dict[int, list[int]]:
@@ -45,14 +41,6 @@ class KafkaPlacer:
             int(partition): [int(spu_id) for spu_id in ids.split(", ")]
             for partition, ids in re.findall(r"(\d+)=\[([\d, ]+)\]", text)
         }
-
-    def assign_in_java(
-        self, racks: Racks, partitions: int, replicas: int, start: int, start_partition: int, /
-    ) -> Any:
-        """The same as Java's map, left in Java."""
-        return self._jvm.org.apache.kafka.admin.AdminUtils.assignReplicasToBrokers(
-            self._brokers_of(racks), partitions, replicas, start, start_partition
-        )
 
     def seed(self, seed: int) -> None:
         """Make what is drawn at random from here on the same in every run."""

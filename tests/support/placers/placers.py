@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, LeaveMode, Policy
@@ -21,30 +22,31 @@ if TYPE_CHECKING:  # They need Py4J and PySpark, which ours are tested without.
 Lists = list[list[int]]
 
 
-class Cluster(Protocol):
-    hosts: dict[int, Host]
-    topics: dict[str, Lists]
-    seconds: float  # that placing took
-    held: int  # replicas by the SPUs that were decommissioned
-    moved: int  # replicas that came to an SPU other than by a create
+class Cluster(ABC):
+    def __init__(self) -> None:
+        self.hosts: dict[int, Host] = {}
+        self.topics: dict[str, Lists] = {}
+        self.seconds = 0.0  # that placing took
+        self.held = 0  # replicas by the SPUs that were decommissioned
+        self.moved = 0  # replicas that came to an SPU other than by a create
 
+    @abstractmethod
     def join(self, spu_id: int, host: Host) -> None: ...
 
+    @abstractmethod
     def decommission(self, spu_ids: Sequence[int]) -> None: ...
 
+    @abstractmethod
     def create(self, topic: str, *, partitions: int, replicas: int) -> None: ...
 
+    @abstractmethod
     def delete(self, topic: str) -> None: ...
 
 
-class OurCluster:
+class OurCluster(Cluster):
     def __init__(self, policy: Policy, hosts: Hosts) -> None:
+        super().__init__()
         self.policy = policy
-        self.hosts: dict[int, Host] = {}
-        self.topics: dict[str, Lists] = {}
-        self.seconds = 0.0
-        self.held = 0
-        self.moved = 0
         self._state = ClusterState("c1")
         self._events = Events()
         for spu_id, host in hosts.items():
@@ -95,7 +97,7 @@ class OurCluster:
                     pass
 
 
-class TheirCluster:
+class TheirCluster(Cluster):
     """A placer of Kafka's. It looks at one topic at a time and knows no capacity.
 
     When SPUs are decommissioned, each topic that one of them holds is placed again as a whole: that
@@ -110,11 +112,8 @@ class TheirCluster:
         read: Callable[[Any], Lists],
         seed: Callable[[], None],
     ) -> None:
+        super().__init__()
         self.hosts = dict(hosts)
-        self.topics: dict[str, Lists] = {}
-        self.seconds = 0.0
-        self.held = 0
-        self.moved = 0
         self._place = place
         self._read = read
         self._racks = {spu_id: host.rack for spu_id, host in hosts.items()}

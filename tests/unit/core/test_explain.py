@@ -143,7 +143,6 @@ def test_racks_have_the_names_of_now_as_long_as_their_members_are_the_same(
 
 
 WALK = Events().racks({"a": [0, 1, 2], "b": [3]})
-STRIPED = [*Events().racks({"a": [0], "b": [1]}), Events(first=9).leave(1)]
 SCORED = [Events(first=spu_id).join(spu_id, capacity=1 + spu_id // 2) for spu_id in range(3)]
 
 
@@ -160,19 +159,6 @@ SCORED = [Events(first=spu_id).join(spu_id, capacity=1 + spu_id // 2) for spu_id
                 "leader   SPU 1: position 2, rack a",
                 "follower SPU 3: position 1, rack b, "
                 "passed over SPU 2 (same rack as 1), SPU 0 (same rack as 1)",
-                "repeated for this answer: the same comes out",
-            ],
-        ),
-        (
-            Policy.KRAFT,
-            STRIPED,
-            1,
-            [
-                "kraft: racks in turn, from drawn places, as Kafka 4",
-                "ring of 1; what is drawn follows from cluster, topic and chain index 0",
-                "leader   SPU 0: rack a",
-                "follower SPU 1: rack b, offline",
-                "not in the ring: SPU 1, offline",
                 "repeated for this answer: the same comes out",
             ],
         ),

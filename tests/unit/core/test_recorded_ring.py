@@ -1,4 +1,4 @@
-"""A ring as a reason holds it: short for the rings that clusters have, and read back as it was."""
+"""Rings as maps record them, and replica lists as they are held."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import CAPACITY_MAX, RING_SIZE_MAX, SPU_ID_MAX, SPUS_MAX
 from spu_assigner.core.base.records import Order, RecordedRing, ReplicaMap
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.ring import ids_of_text, members_text, ranges_text, ring_of_text
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
@@ -84,3 +85,35 @@ def test_a_ring_in_no_order_fits_beside_the_largest_map() -> None:
     weights = np.arange(CAPACITY_MAX, CAPACITY_MAX - SPUS_MAX, -1, dtype=np.int64)
     size = len(members_text(ids, None, weights)) + len(ranges_text(ids.tolist()))
     assert size < RING_SIZE_MAX
+
+
+# Replica lists.
+
+
+LISTS = st.lists(st.lists(st.integers(0, 300), min_size=1, max_size=5), min_size=1, max_size=9)
+
+
+@given(LISTS)
+def test_lists_come_back_as_they_were_given(lists: list[list[int]]) -> None:
+    """A short list is data: padding that leaks would be an SPU -1."""
+    replicas = ReplicaLists.of_lists(lists)
+    assert replicas.tolist() == lists
+    assert replicas.lengths() == [len(each) for each in lists]
+    assert replicas.flat().tolist() == [spu_id for each in lists for spu_id in each]
+    assert len(replicas) == len(lists)
+    assert replicas.ragged == (len({len(each) for each in lists}) > 1)
+    assert repr(replicas) == f"ReplicaLists({lists!r})"
+
+
+@given(LISTS, LISTS, st.integers(0, 3))
+def test_lists_are_equal_whatever_their_padding(
+    lists: list[list[int]], others: list[list[int]], extra: int
+) -> None:
+    """A repaired map is compared with one read back, whose array may be narrower."""
+    replicas = ReplicaLists.of_lists(lists)
+    padded = np.pad(replicas.matrix, ((0, 0), (0, extra)), constant_values=-1)
+    wider = ReplicaLists(padded, ragged=True)
+    assert wider == replicas
+    assert hash(wider) == hash(replicas)
+    assert wider.ragged == replicas.ragged
+    assert (ReplicaLists.of_lists(others) == replicas) == (lists == others)

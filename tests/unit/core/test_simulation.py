@@ -8,14 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from random import Random
 from typing import Final
 
 import pytest
-from spu_assigner.core.base.records import ReplicaMap
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state import memory
-from spu_assigner.core.state.cluster_state import ClusterState, evolve
+from spu_assigner.core.state.cluster_state import ClusterState
 from support.events import simulation
 from support.events.random_lives import CLUSTER, life_of
 from support.model import oracle as oracle_module
@@ -41,30 +39,6 @@ def test_seeded_lives_equal_the_plain_oracle(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(memory, "EVENT_IDS_REMEMBERED", life.memory)
         monkeypatch.setattr(oracle_module, "REMEMBERED", life.memory)
         assert simulation.difference(life.events, life.default_policy) is None, seed
-
-
-def test_replaying_the_records_gives_the_state() -> None:
-    """Law 1: the records say all that the state holds."""
-    for seed in range(LAW_SEEDS):
-        life, state, replayed = life_of(seed), ClusterState(CLUSTER), ClusterState(CLUSTER)
-        for event in life.events:
-            for record in step(state, event, default_policy=life.default_policy):
-                evolve(replayed, record)
-            assert picture(replayed) == picture(state)
-
-
-def test_what_is_published_restores_the_state() -> None:
-    """The latest map of each topic and the latest entry of each key are the state, in any order."""
-    for seed in range(LAW_SEEDS):
-        life, state = life_of(seed), ClusterState(CLUSTER)
-        published: simulation.Published = {}
-        for event in life.events:
-            for record in step(state, event, default_policy=life.default_policy):
-                if isinstance(record, ReplicaMap):
-                    published["map", record.topic] = record
-            simulation.publish(published, state)
-        restored = simulation.restored_from(published, Random(seed))
-        assert picture(restored) == picture(state)
 
 
 def test_a_repeated_event_changes_and_emits_nothing() -> None:

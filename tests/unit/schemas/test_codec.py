@@ -17,7 +17,6 @@ from spu_assigner.core.base.events import TopicDelete
 from spu_assigner.core.base.limits import MANUAL_MESSAGE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.avro.registry import Registry
-from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.avro.writing import array_bytes, long_bytes
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError, EncodeError
 from spu_assigner.schemas.messages.codec import (
@@ -178,28 +177,6 @@ def test_the_lists_of_a_status_are_all_of_one_length() -> None:
     status = replace(STATUS, replicas=ReplicaLists.of_lists([[1, 2], [3]]))
     with pytest.raises(DecodeError, match="2 replica lists have several lengths; expected one"):
         decode_record(encode_record(status))
-
-
-MANY = [array_bytes([long_bytes(1_000 + i), long_bytes(i)]) for i in range(200)]
-
-
-@pytest.mark.parametrize("few", [2, 200])
-@pytest.mark.parametrize(
-    ("poison", "says"),
-    [
-        (long_bytes(2**31), "an int is 2147483648"),
-        (long_bytes(2**40), "an int is 1099511627776"),
-        (b"\x80" * 10 + b"\x00", "more than 10 bytes"),
-        (b"\xff" * 9 + b"\x7f", "more than 64 bits"),
-    ],
-)
-def test_an_id_beyond_32_bits_is_refused_in_short_and_long_maps(
-    few: int, poison: bytes, says: str
-) -> None:
-    """Short and long maps are read in different ways."""
-    bad = array_bytes([*MANY[:few], b"\x04" + long_bytes(1) + poison + b"\x00"])
-    with pytest.raises(DecodeError, match=says):
-        read_whole(read_lists, bad, 0)
 
 
 @st.composite

@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spu_assigner.core.base.constraints import Taint
 from spu_assigner.core.base.constraints import TaintEffect as Effect
-from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import LeaveMode, Policy
-from spu_assigner.core.base.records import Status, TopicStatus
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster
 from support.project.case_share import share_of
@@ -61,17 +59,6 @@ def test_what_a_taint_drives_away_and_what_was_short_goes_by_racks_too() -> None
     assert life.lists("t") == [[0, 4, 6, 7]]
 
 
-@pytest.mark.parametrize("lists", [3, 12, 20])
-def test_a_new_spu_takes_twice_its_share_of_a_topic_and_no_more(lists: int) -> None:
-    """SPU 5 is empty, the others hold 50 replicas each, and still get the rest."""
-    life = OneCluster(*Events().joins(0, 1, 2))
-    life.adopt("load", *[[1, 2]] * 50)
-    life.adopt("t", *[[0]] * lists)
-    life.join(5)
-    life.leave(0, GONE)
-    assert life.spus("t")[5] == -(-2 * lists // 3)
-
-
 @pytest.mark.parametrize(("rows", "counts"), [([[0]], {2: 1}), ([[0]] * 4, {2: 4})])
 def test_a_list_that_nobody_could_lead_gets_one_that_can(
     rows: list[list[int]], counts: dict[int, int]
@@ -85,19 +72,6 @@ def test_a_list_that_nobody_could_lead_gets_one_that_can(
     assert life.leads("t") == counts
     life.apply(life.build.replication("t", 2))
     assert life.lists("t") == [[2, 1]] * len(rows)
-
-
-def test_a_factor_of_a_topic_with_a_demand_is_refused_where_no_spu_has_room() -> None:
-    """The ring is empty before and after, though replicas go (found by a seed)."""
-    life = OneCluster()
-    life.join(3, capacity=0, resources={"disk": 7})
-    life.join(6, capacity=1, resources={"disk": 38})
-    life.adopt("t", [6, 3], [3, 6], demand={"disk": 6})
-    life.apply(life.build.replication("t", 1))
-    assert life.lists("t") == [[6], [3]]
-    [status] = life.apply(life.build.replication("t", 2))
-    assert isinstance(status, TopicStatus)
-    assert (status.status, status.code) == (Status.REJECTED, Code.INSUFFICIENT_CAPACITY)
 
 
 @settings(max_examples=share_of(200), deadline=None)

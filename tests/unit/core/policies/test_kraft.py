@@ -55,16 +55,6 @@ def test_the_seed_is_cluster_topic_and_chain_index() -> None:
         life.apply(life.build.delete("t"))
 
 
-def test_an_offline_spu_comes_last_and_never_leads() -> None:
-    """Kafka's fenced brokers: SPU 3 makes lists of four possible, and is the last of each."""
-    life = cluster(0, 1, 2, 3)
-    life.leave(3)
-    life.create("four", 6, 4)
-    assert [row[-1] for row in life.lists("four")] == [3] * 6
-    life.create("three", 6, 3)
-    assert life.spus("three")[3] == 0
-
-
 @pytest.mark.parametrize("last", ["leaving", "cordoned", "full"])
 def test_an_offline_spu_that_may_take_nothing_is_not_asked(last: str) -> None:
     life = cluster(0, 1, 2)
@@ -75,13 +65,3 @@ def test_an_offline_spu_that_may_take_nothing_is_not_asked(last: str) -> None:
         life.manual("m", [3])
     life.leave(3, LeaveMode.DECOMMISSION if last == "leaving" else LeaveMode.OFFLINE)
     assert the_status(life.create("t", 1, 4)).code is Code.INSUFFICIENT_SPUS
-
-
-def test_without_an_online_spu_nobody_could_lead() -> None:
-    life = cluster(0, 1)
-    life.leave(0)
-    life.leave(1)
-    assert the_status(life.create("t", 1, 2)).message == (
-        "replication_factor 2 needs 2 more SPUs: the ring has 0, and 2 SPUs are offline and cannot "
-        "lead; add SPUs or ask for fewer replicas"
-    )

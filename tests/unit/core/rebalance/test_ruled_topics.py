@@ -12,7 +12,7 @@ from support.events.simulation import fault_of
 
 SSD = Constraints(require=("tier=ssd",))
 WEAK = Taint("calm", "x", TaintEffect.NO_LEADERS)
-LIVES = 600
+LIVES = 900
 
 
 @pytest.mark.thorough
@@ -52,27 +52,6 @@ def test_it_is_moved_within_its_rules_alone(cluster: Ruled) -> None:
     assert max(cluster.spus("t").values()) <= 5
 
 
-def test_topics_that_are_to_be_together_stay_so(cluster: Ruled) -> None:
-    """Neither leaves the other; `b` moves where `a` is not, `a` to where it is with `b` already."""
-    cluster.add(*range(6))
-    cluster.place("b", *[[0]] * 9, *[[1]] * 9, *[[2]] * 9)
-    cluster.place("a", *[[0]] * 9, [1], rules=Constraints(together_with=("b",)))
-    cluster.rebalance()
-    assert cluster.spus("a").keys() == {0, 1}
-    assert cluster.spus("a")[1] > 1
-    assert (cluster.spus("b")[0], cluster.spus("b")[1]) == (9, 9)
-    assert cluster.spus("b").keys() & {3, 4, 5}
-
-
-def test_who_leads_is_still_preferred(cluster: Ruled) -> None:
-    cluster.add(0, 1, zone="a")
-    cluster.add(2, 3, zone="b")
-    cluster.place("t", *[[0, 2]] * 12, rules=Constraints(leaders=("zone=a",)))
-    cluster.rebalance()
-    assert cluster.leads("t").keys() == {0, 1}
-    assert cluster.spus("t")[3] > 0
-
-
 @pytest.mark.parametrize(
     ("row", "rules", "leads"),
     [
@@ -102,10 +81,3 @@ def test_a_list_that_breaks_a_rule_moves_to_where_it_breaks_none(cluster: Ruled)
     assert "12 to repair lists" in (cluster.rebalance().message or "")
     assert cluster.spus("t").keys() == {1, 2}
     assert abs(cluster.spus("t")[1] - cluster.spus("t")[2]) <= 2
-
-
-def test_pinned_topics_with_rules_stay(cluster: Ruled) -> None:
-    cluster.add(0, 1, tier="ssd")
-    cluster.place("t", *[[0]] * 12, rules=SSD, pinned=True)
-    assert (cluster.rebalance().message or "").endswith("; 1 pinned topic left alone")
-    assert cluster.spus("t").keys() == {0}

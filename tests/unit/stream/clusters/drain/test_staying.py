@@ -23,7 +23,7 @@ from spu_assigner.stream.clusters.drain.staying import (
 from spu_assigner.stream.clusters.plan.decision import NOT_OURS, make_plan
 from spu_assigner.stream.clusters.plan.model import Maps
 from support.events.builders import Events
-from support.job.plans import Topics, kafka, maps, record, recorded, there, wanted
+from support.events.plans import Topics, kafka, maps, record, recorded, there, wanted
 
 MADE = record("t", Origin.CREATED)
 ON_3 = [[1, 3]]

@@ -11,7 +11,7 @@ from spu_assigner.stream.clusters.drain.job_wait import JobWait
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.plan.sources import PlanRequest
 from spu_assigner.stream.kafka.config.connection import Connection
-from support.job.plans import maps
+from support.events.plans import maps
 
 REQUEST = PlanRequest(
     connection=Connection(bootstrap_servers="127.0.0.1:1"),

@@ -28,8 +28,8 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
     rows_digest,
 )
-from support.job import plans
-from support.job.plans import kafka, maps, recorded, wanted
+from support.events import plans
+from support.events.plans import kafka, maps, recorded, wanted
 
 NOW = 100 * INTENT_MS_MAX
 ROWS = ((1, 2), (2, 3))

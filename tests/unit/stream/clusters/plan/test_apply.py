@@ -19,7 +19,7 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicsPlan,
 )
 from spu_assigner.stream.clusters.plan.rendering import apply_lines, done_line, left_lines
-from support.job.plans import kafka, maps, record, recorded
+from support.events.plans import kafka, maps, record, recorded
 
 
 class Apply:

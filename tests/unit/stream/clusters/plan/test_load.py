@@ -15,7 +15,7 @@ from spu_assigner.stream.clusters.plan.load import plan_load
 from spu_assigner.stream.clusters.plan.model import BrokerLoad, KafkaCluster, PlanLoad, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import plan_lines
 from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas
-from support.job.plans import Topics, kafka, maps, record, recorded, there
+from support.events.plans import Topics, kafka, maps, record, recorded, there
 
 Sizes = Mapping[tuple[str, int], Mapping[int, int]]
 Held = tuple[int, int, int | None]

@@ -25,7 +25,7 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
 )
 from spu_assigner.stream.clusters.plan.rendering import plan_lines
-from support.job.plans import Topics, kafka, maps, record, recorded, there, wanted
+from support.events.plans import Topics, kafka, maps, record, recorded, there, wanted
 
 OTHER_ID = "id-of-an-earlier-one"
 

@@ -24,7 +24,7 @@ from spu_assigner.stream.clusters.plan.plan_file import (
 )
 from spu_assigner.stream.clusters.plan.wanted_maps import EventsFileError, maps_of_events, matcher
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
-from support.job.plans import kafka, maps, record, recorded, wanted
+from support.events.plans import kafka, maps, record, recorded, wanted
 
 EVENTS = [
     *({"type": "spu_joined", "event_id": f"j{n}", "cluster_id": "c1", "spu_id": n} for n in (1, 2)),
