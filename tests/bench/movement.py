@@ -21,9 +21,8 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `support`, as pytest does
 
@@ -50,19 +49,7 @@ PLENTY: Final = 10**6
 Maps = dict[str, list[list[int]]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One way to answer one incident."""
-
-    spus: int
-    policy: str
-    incident: str
-    by: str
-    moved: int
-    at_least: int
-    replicas: tuple[int, int]  # least and most on an SPU, after
-    leaders: tuple[int, int]
-    rack_diverse: float  # share of lists on as many racks as can be
+Row = dict[str, Any]  # one way to answer one incident
 
 
 class Cluster:
@@ -137,16 +124,16 @@ def described(cluster: Cluster, before: Maps, after: Maps, *, at_least: int, **n
     replicas = [held[spu_id] for spu_id in cluster.racks]
     leaders = [led[spu_id] for spu_id in cluster.racks]
     diverse = sum(len({cluster.racks[spu_id] for spu_id in row}) == RACKS for row in lists)
-    return Row(
-        spus=len(cluster.racks),
-        policy=str(cluster.policy),
-        moved=moved(before, after),
-        at_least=at_least,
-        replicas=(min(replicas), max(replicas)),
-        leaders=(min(leaders), max(leaders)),
-        rack_diverse=round(diverse / len(lists), 4),
+    return {
+        "spus": len(cluster.racks),
+        "policy": str(cluster.policy),
         **names,
-    )
+        "moved": moved(before, after),
+        "at_least": at_least,
+        "replicas": (min(replicas), max(replicas)),  # least and most on an SPU, after
+        "leaders": (min(leaders), max(leaders)),
+        "rack_diverse": round(diverse / len(lists), 4),  # share of lists on as many as can be
+    }
 
 
 def rows_of(kafka: KafkaReassign, policy: Policy, size: int, incident: str) -> Iterator[Row]:
@@ -186,7 +173,7 @@ def main() -> None:
             for row in rows_of(kafka, policy, size, incident)
         ]
     figures = {
-        f"{number:02} {row.incident}, {row.policy}, {row.by}": asdict(row)
+        f"{number:02} {row['incident']}, {row['policy']}, {row['by']}": row
         for number, row in enumerate(rows)
     }
     say(movement(figures))

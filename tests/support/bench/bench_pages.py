@@ -171,7 +171,7 @@ def evenness(placers: Mapping[str, Sequence[Figures]]) -> str:
             ),
             _range(runs, "alike_replicas_spread"),
             _range(runs, "replicas_off"),
-            f"{_range(runs, 'diverse_percent')} %",
+            _range(runs, "diverse_percent", unit=" %"),
             _range(runs, "peers_median"),
         ]
         for placer, runs in placers.items()
@@ -179,8 +179,11 @@ def evenness(placers: Mapping[str, Sequence[Figures]]) -> str:
     return markdown_table(head, rows)
 
 
-def _range(runs: Sequence[Figures], figure: str, sign: str = " … ") -> str:
-    low, high = (f"{end(run[figure] for run in runs):.10g}" for end in (min, max))
+def _range(runs: Sequence[Figures], figure: str, sign: str = " … ", unit: str = "") -> str:
+    values = [run[figure] for run in runs if run[figure] is not None]
+    if not values:
+        return "–"
+    low, high = (f"{end(values):.10g}{unit}" for end in (min, max))
     return low if low == high else f"{low}{sign}{high}"
 
 
