@@ -27,7 +27,7 @@ from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
-from support.job.shards import SHARDS
+from support.job.streams import SHARDS
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
 

@@ -14,7 +14,7 @@ from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
 from support.events.builders import Events
-from support.job.audits import audit
+from support.job.judge import audit
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.traffic import Kafka, expected_maps
 

@@ -9,12 +9,14 @@ counted by kind; nothing is raised, since a run that is to fail is judged by the
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from collections import Counter, defaultdict
 from typing import Any
 
+from click.testing import CliRunner
 from spu_assigner.schemas.messages.wire import CommitMarker
-from support.job.audits import audit
+from spu_assigner.stream.cli import cli
 from support.job.streams import AUDIT, OUTPUTS, Read, Streams, marker_of
 
 SHOWN_SECONDS = 60.0  # until a committed transaction is seen whole; it takes milliseconds
@@ -102,3 +104,11 @@ class Judge:
         self.counts[kind] += 1
         if len(self.faults) < FAULTS_REPORTED_MAX:
             self.faults.append(f"{kind}: {message}")
+
+
+def audit(bootstrap_servers: str, prefix: str, *options: str) -> tuple[int, dict[str, Any]]:
+    """Its exit status and report."""
+    place = ["-b", bootstrap_servers, "--topic-prefix", prefix, "--output", "json"]
+    result = CliRunner().invoke(cli, ["verify", *place, *options], env={})
+    assert result.stdout, result.stderr or result.exception
+    return result.exit_code, json.loads(result.stdout)

@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from spu_assigner.core.base.events import Event, SpuEvent
@@ -262,3 +262,6 @@ def marker_of(value: bytes | None) -> CommitMarker:
     marker = decode_record(value)
     assert isinstance(marker, CommitMarker)
     return marker
+
+
+SHARDS: Final = 2

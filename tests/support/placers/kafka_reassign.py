@@ -16,8 +16,7 @@ from typing import Any
 import py4j.java_gateway as py4j
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import ensure_java
-from support.placers.kafka_java import java_array, running_java
-from support.placers.kafka_placer import Racks
+from support.placers.kafka_java import Racks, java_array, running_java
 
 Maps = Mapping[str, list[list[int]]]  # replica lists by topic
 

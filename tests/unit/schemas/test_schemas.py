@@ -32,7 +32,7 @@ from spu_assigner.schemas.messages.codec import (
 )
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
-from support.events.samples import decode, encode, example
+from support.events.event_codecs import decode, encode, example
 from support.job.released import Left, archives, unpack
 from support.project.schema_registry import breaks, faults, with_schema, write
 

@@ -46,7 +46,7 @@ from spu_assigner.stream.job.shard.figures import Figures
 from spu_assigner.stream.job.shard.tally import Answered, Tally
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from support.events.builders import Events
-from support.shard.one_shard import OneShard
+from support.shard.stores import OneShard
 
 _FIGURES = st.builds(Figures, **{name: st.integers(0, 2**40) for name in Figures.__slots__})
 
