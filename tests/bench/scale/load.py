@@ -31,7 +31,7 @@ from support.bench.loadrun import (
     job_for_load,
     say,
 )
-from support.kafka.throttle import UNLIMITED, throttle
+from support.placers.kafka_reassign import UNLIMITED, throttle
 
 CAPACITY: Final = 2**31 - 1
 RACKS: Final = 20

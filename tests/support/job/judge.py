@@ -1,9 +1,7 @@
 """Judges what a job has written, as a reader of its topics sees it.
 
-`look` follows the markers while the job is killed and started: each batch once and in order, the
-input without gap or overlap, no message twice. `settle` then has `spu-assigner verify --strict`
-apply all events again and compare every message. What does not fit is listed in `faults` and
-counted by kind; nothing is raised, since a run that is to fail is judged by the same judge.
+`look` follows the markers while the job is killed and started; `settle` then has `spu-assigner
+verify --strict` apply all events again. What does not fit is counted by kind; nothing is raised.
 """
 
 from __future__ import annotations

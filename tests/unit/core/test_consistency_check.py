@@ -30,9 +30,8 @@ from spu_assigner.core.base.records import (
 )
 from spu_assigner.core.state.consistency_check import faults
 from support.events.builders import Events
-from support.events.one_cluster import OneCluster
+from support.events.one_cluster import OneCluster, picture
 from support.events.random_lives import CLUSTER, Life, life_of
-from support.model.pictures import picture
 
 LIVES = 300
 Parts = list[ReplicaMap | Entry]

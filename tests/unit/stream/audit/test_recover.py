@@ -15,7 +15,7 @@ from spu_assigner.stream.job.shard.clusters import Clusters, read_shards
 from spu_assigner.stream.job.shard.published import DamagedOutputError, PublishedState
 from spu_assigner.stream.job.source import shard_labels
 from support.events.histories import written
-from support.model.pictures import picture
+from support.events.one_cluster import picture
 
 
 @pytest.fixture
