@@ -182,7 +182,8 @@ class Ledger:
 
     def look(self) -> list[tuple[int, str, bool]]:
         """What has changed since the last look: SPU, resource, whether it is used up now."""
-        left = self._table[_RESOURCES::3] - self._used()
+        used = self._used()  # first: it may give the table more rows
+        left = self._table[_RESOURCES::3] - used
         rows, columns = np.nonzero(left <= 0)
         ids = self._table[_ID, columns].tolist()
         before, names = self._used_up, [self._names[row] for row in rows.tolist()]

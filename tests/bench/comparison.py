@@ -36,15 +36,22 @@ from support.placers.comparing import (
     PARTITIONS,
     REPLICAS,
     SCENARIOS,
+    Cluster,
+    Hosts,
     Life,
+    OurCluster,
     Scenario,
+    TheirCluster,
+    evenness,
     fill,
     goals_missed,
 )
-from support.placers.evenness import Hosts, evenness
-from support.placers.kafka_placer import KafkaPlacer, running_kafka_placer
-from support.placers.kraft_placer import KraftPlacer, running_kraft_placer
-from support.placers.placers import Cluster, OurCluster, TheirCluster
+from support.placers.kafka_java import (
+    KafkaPlacer,
+    KraftPlacer,
+    running_kafka_placer,
+    running_kraft_placer,
+)
 from support.project.jars_lock import ROOTS
 
 TOPICS: Final = 1_000

@@ -13,7 +13,7 @@ from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.jvm.java import Java
 from support.job.kafka_operator import Operator
-from support.job.shards import SHARDS
+from support.job.streams import SHARDS
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.secured import Secured, secured_broker
 from support.kafka.shared_broker import SharedBroker

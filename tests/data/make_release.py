@@ -2,16 +2,9 @@
 
     PYTHONPATH=VIEW python tests/data/make_release.py tests/data/release-X.Y.Z.tar.gz
 
-VIEW is a folder where `spu_assigner` is that release. It starts a broker, has a job of the release
-process each batch of the events below, and packs
-
-    checkpoint/       as the job left it
-    messages.jsonl    {"topic", "partition", "offset", "time_ms", "key", "value", "headers"} a line,
-                      bytes in base64; topics with the prefix
-    registry.json     its schemas with their ids
-
-Run it once for a release; `tests/unit/schemas/test_schemas.py` and
-`tests/broker/job/test_upgrade.py` then hold the next one to it.
+VIEW is a folder where `spu_assigner` is that release. A job of it processes each batch of the
+events below; its checkpoint, messages.jsonl (bytes in base64) and registry.json are packed. Tests
+of schemas and `tests/broker/job/test_upgrade.py` hold the next release to it.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """Coverage-guided fuzzing of what reads others' messages and lines.
 
-    python tests/fuzz/run.py --runs 1000000 --keep     # what `make fuzz` does
-
-Each target gets its share of the runs in processes of its own, with their memory limited; the seeds
-are made again from the examples beside the schemas, so that nothing is needed but the sources. A
-finding ends its target: the input is kept under `tests/fuzz/findings/`, and the exit status is 1.
-The random seed is fixed and can be chosen with --seed.
+`python tests/fuzz/run.py --runs 1000000 --keep` is what `make fuzz` does. A finding ends its
+target: the input is kept under `tests/fuzz/findings/`, and the exit status is 1.
 
 After ROUND_INPUTS a fresh process goes on with the corpus of the one before: the instrumented code
-leaves some memory behind with every comparison, 13 kB for an input of the core. Without it nothing
-is left behind, which `test_no_input_leaves_memory_behind` holds us to.
+leaves some memory behind with every comparison.
 """
 
 from __future__ import annotations

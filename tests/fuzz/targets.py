@@ -36,10 +36,9 @@ from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, MessageKin
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch
 from spu_assigner.stream.job.shard.state_log import Shard
-from support.events.event_codecs import fields_of
+from support.events.event_codecs import example, fields_of
+from support.events.one_cluster import picture
 from support.events.random_lives import life_of
-from support.events.samples import example
-from support.model.pictures import picture
 from support.model.shadow import is_remembered
 from support.shard.stores import DictStore, begin, run_batch
 

@@ -28,7 +28,7 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.job.streams import Outgoing
-from support.kafka.open_transaction import open_transaction
+from support.kafka.one_topic import open_transaction
 from support.kafka.shared_broker import SharedBroker
 
 

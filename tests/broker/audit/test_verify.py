@@ -15,7 +15,7 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
-from support.job.audits import audit
+from support.job.judge import audit
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all
 
 

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.local.jvm.java import Java
-from support.kafka.open_transaction import open_transaction
+from support.kafka.one_topic import open_transaction
 from support.kafka.shared_broker import SharedBroker
 
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli"]

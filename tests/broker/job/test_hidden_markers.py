@@ -18,7 +18,7 @@ from spu_assigner.stream.job.start_checks import StartLook, check_marker
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
 from support.job.batch_buffers import MakeSink, batch_buffer, sent_values
-from support.kafka.open_transaction import open_transaction
+from support.kafka.one_topic import open_transaction
 
 PATIENCE_SECONDS = 20.0
 OPEN_SECONDS = 1.0

@@ -12,7 +12,7 @@ from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
-from support.kafka.open_transaction import open_transaction
+from support.kafka.one_topic import open_transaction
 from support.kafka.traffic import Kafka, process_all
 
 ROUNDS = 2_000  # pairs at most; some tens are enough unless batches are very slow

@@ -28,7 +28,7 @@ from spu_assigner.stream.kafka.retry import raise_fatal_cause
 from support.job.batch_buffers import MakeSink, batch_buffer, sent_values
 from support.kafka.one_topic import OneTopic
 from support.kafka.reading import committed, outputs, settled
-from support.kafka.throttle import throttle
+from support.placers.kafka_reassign import throttle
 
 
 def read_output(settings: Settings, topic: str) -> list[Message]:

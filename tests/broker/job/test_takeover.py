@@ -26,9 +26,9 @@ from spu_assigner.stream.job.transactional_id import ASK_SECONDS
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
-from support.job.audits import audit
 from support.job.batch_buffers import MakeSink, batch_buffer
-from support.job.shards import SHARDS
+from support.job.judge import audit
+from support.job.streams import SHARDS
 from support.job.trial import Trial
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import Kafka

@@ -12,7 +12,7 @@ from spu_assigner.stream.job.lifecycle import Job
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
-from support.job.audits import audit
+from support.job.judge import audit
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.traffic import Kafka, expected_maps
 

@@ -1,7 +1,8 @@
-"""Ours against Kafka's own placer, called in its jar through Py4J (no broker runs).
+"""Ours against Kafka's own placers, called in their jars through Py4J (no broker runs).
 
-Kafka's `AdminUtils.assignReplicasToBrokers` with a fixed start index is what `kafka` promises to
-equal; without one Kafka draws at random, and ours goes on as one long topic with start 0 would.
+`kafka` equals `AdminUtils` with a fixed start; without one Kafka draws at random, and ours goes on
+as one long topic with start 0 would. `kraft` is held to the controller's class with the same seed;
+racks have names of one letter, since Java's hash map has these in the order of the alphabet.
 """
 
 from __future__ import annotations
@@ -9,16 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from random import Random
+from typing import Any, Final
 
 import pytest
+from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import ReplicaMap, TopicStatus
 from spu_assigner.core.decision.machine import step
+from spu_assigner.core.policies.striped import stripes_seed
 from spu_assigner.core.rules import kafka
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
-from support.placers.kafka_java import or_skip
-from support.placers.kafka_placer import KafkaPlacer, Racks, running_kafka_placer
+from support.placers.kafka_java import (
+    KafkaPlacer,
+    KraftPlacer,
+    Racks,
+    or_skip,
+    running_kafka_placer,
+    running_kraft_placer,
+)
 
 pytestmark = pytest.mark.kafka_jar
 
@@ -134,3 +144,65 @@ def test_the_alternation_over_racks_is_kafkas(kafka_placer: KafkaPlacer, kind: s
     for _, racks in clusters(kind):
         names = [rack or "" for rack in racks.values()]
         assert kafka.alternation(list(racks), names) == kafka_placer.alternated(racks), racks
+
+
+# The placer of Kafka's KRaft controller.
+
+
+KRAFT_CLUSTERS: Final = 3_000
+SEED_BITS: Final = 2**48 - 1  # as many as java.util.Random reads
+
+
+@pytest.fixture(scope="module")
+def kraft_placer() -> Iterator[KraftPlacer]:
+    with or_skip(running_kraft_placer()) as placer:
+        yield placer
+
+
+def test_random_clusters_are_placed_as_kafkas_own_class_places_them(
+    kraft_placer: KraftPlacer,
+) -> None:
+    """With offline SPUs as fenced brokers, up to three topics each, past the shuffle and not."""
+    random = Random(4)
+    fenced_lists = 0
+    for number in range(KRAFT_CLUSTERS):
+        events, assigner, cluster_id = Events(f"c{number}"), Assigner(Policy.KRAFT), f"c{number}"
+        names = random.choice([[None], ["a", "b", "c"], [None, "a", "b"], list("abcdefghijklmno")])
+        racks = {i: random.choice(names) for i in random.sample(range(40), random.randint(1, 12))}
+        for spu_id, rack in racks.items():
+            assigner.apply(events.join(spu_id, rack=rack))
+        fenced = {i for i in racks if random.random() < random.choice([0.0, 0.3])}
+        fenced.discard(random.choice(sorted(racks)))
+        for spu_id in fenced:
+            assigner.apply(events.leave(spu_id))
+        index = 0
+        for topic in "abc"[: random.randint(1, 3)]:
+            partitions, replicas = random.randint(1, 30), random.randint(1, len(racks))
+            [found, _] = assigner.apply(events.create(topic, partitions, replicas))
+            assert isinstance(found, ReplicaMap)
+            assert found.replicas is not None
+            kraft_placer.seed(stripes_seed(cluster_id, topic, index) & SEED_BITS)
+            expected = kraft_placer.assign(
+                racks, partitions=partitions, replicas=replicas, fenced=fenced
+            )
+            assert found.replicas.tolist() == expected, (number, racks, fenced, topic)
+            assert not fenced.intersection(row[0] for row in expected)
+            fenced_lists += sum(not fenced.isdisjoint(row) for row in expected)
+            index += partitions
+    assert fenced_lists > KRAFT_CLUSTERS
+
+
+@pytest.mark.parametrize(("fenced", "replicas"), [({0, 1, 2}, 1), ({2}, 4), (set(), 4)])
+def test_what_kafka_refuses_is_refused(
+    kraft_placer: KraftPlacer, fenced: set[int], replicas: int
+) -> None:
+    """All fenced, or fewer brokers than replicas: Kafka's InvalidReplicationFactorException."""
+    events, assigner = Events(), Assigner(Policy.KRAFT)
+    for event in (*events.joins(0, 1, 2), *map(events.leave, sorted(fenced))):
+        assigner.apply(event)
+    [status] = assigner.apply(events.create("t", 1, replicas))
+    assert isinstance(status, TopicStatus)
+    assert status.code == "INSUFFICIENT_SPUS"
+    racks: dict[int, Any] = dict.fromkeys(range(3))
+    with pytest.raises(Exception, match="InvalidReplicationFactorException"):
+        kraft_placer.assign(racks, partitions=1, replicas=replicas, fenced=fenced)

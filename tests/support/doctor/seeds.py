@@ -17,7 +17,7 @@ from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.doctor.installations import Installation, InstallationFactory
-from support.kafka.open_transaction import OpenTransaction
+from support.kafka.one_topic import OpenTransaction
 
 Prepare = Callable[[InstallationFactory, Path], Installation]
 

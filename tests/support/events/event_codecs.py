@@ -1,20 +1,26 @@
-"""Hypothesis strategies of events and records, and their fields as fastavro takes them.
+"""Hypothesis strategies of events and records, their fields as fastavro takes them, and the least
+record of a kind.
 
 `fields_of` is written apart from the codec on purpose: it is the oracle that the codec is held to.
 """
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from functools import partial
+from io import BytesIO, StringIO
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import fastavro
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as nps
 from spu_assigner.core.base.errors import Code
-from spu_assigner.core.base.events import Event, TopicAdopted, TopicCreate
+from spu_assigner.core.base.events import Event, Policy, TopicAdopted, TopicCreate
 from spu_assigner.core.base.records import (
     Chain,
     ChainEntry,
@@ -23,16 +29,30 @@ from spu_assigner.core.base.records import (
     Reason,
     RecordedRing,
     ReplicaMap,
+    RingChange,
     RingEvent,
     SeenEntry,
     SpuChanged,
+    Status,
     TopicStatus,
     Waiting,
 )
 from spu_assigner.core.base.replica_lists import ReplicaLists, Table
 from spu_assigner.core.base.resources import Need
-from spu_assigner.schemas.avro.registry import Registered, Registry
-from spu_assigner.schemas.messages.codec import confluent_header, single_object_header
+from spu_assigner.schemas.avro.registry import FOLDER, Registered, Registry
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.schemas.messages.codec import (
+    EVENT_KINDS,
+    EventKind,
+    Wire,
+    confluent_header,
+    decode_event,
+    decode_record,
+    encode_event,
+    encode_record,
+    single_object_header,
+    type_name_of,
+)
 from spu_assigner.schemas.messages.wire import (
     AppliedTopic,
     CommitMarker,
@@ -235,3 +255,59 @@ def fields_of(value: Any) -> Any:
 
 def _plain(value: Any) -> dict[str, Any]:
     return {field.name: fields_of(getattr(value, field.name)) for field in fields(value)}
+
+
+MAP = ReplicaMap(
+    cluster_id="c1",
+    topic="t",
+    revision=1,
+    policy=Policy.KAFKA,
+    replicas=ReplicaLists.of_lists([[1]]),
+    cores=None,
+    chain_index=1,
+    cause="e5",
+    replication_factor=1,
+)
+STATUS = TopicStatus(
+    cluster_id="c1",
+    topic="t",
+    status=Status.VALIDATED,
+    code=None,
+    message=None,
+    replicas=None,
+    cause="e5",
+)
+RING = RingEvent(
+    cluster_id="c1",
+    spu_id=0,
+    change=RingChange.SATURATED,
+    code=None,
+    message=None,
+    ring_size=1,
+    cause="e3",
+)
+
+
+def encode(value: Any, wire: Wire = Wire.CONFLUENT) -> bytes:
+    write = encode_event if type_name_of(value) in EVENT_KINDS else encode_record
+    return write(value, wire=wire)
+
+
+def decode(data: bytes) -> list[Any]:
+    """What a message is: an event of one topic or the other, a record, or nothing."""
+    found: list[Any] = []
+    readers = [partial(decode_event, kind=kind) for kind in get_args(EventKind)]
+    for read in (*readers, decode_record):
+        with suppress(DecodeError):
+            found.append(read(data))
+    return found
+
+
+def example(entry: Registered) -> bytes:
+    """The example beside a schema, as fastavro makes a message of it."""
+    text = (FOLDER / "examples" / f"{entry.type_name}.json").read_text("utf-8")
+    parsed = fastavro.parse_schema(entry.schema)
+    (members,) = fastavro.json_reader(StringIO(json.dumps(json.loads(text))), parsed)
+    body = BytesIO()
+    fastavro.schemaless_writer(body, parsed, members)
+    return confluent_header(entry) + body.getvalue()

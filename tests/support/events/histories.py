@@ -1,9 +1,8 @@
 """Topics of a job as lists, without a broker: what was sent, what a job would have written for it,
 and what compaction and retention leave of that.
 
-The answers are made by the parts of the job themselves (shards, bundles, the sink's messages and
-markers); only Kafka's logs are stood in for, with their offsets: a transaction ends with a mark
-that takes one in each partition it wrote to.
+The answers are made by the parts of the job; only Kafka's logs are stood in for, with their
+offsets: a transaction ends with a mark that takes one in each partition it wrote to.
 """
 
 from __future__ import annotations

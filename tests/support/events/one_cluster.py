@@ -6,15 +6,22 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 from spu_assigner.core.base.constraints import Constraints
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
+from spu_assigner.core.base.records import (
+    Order,
+    ReplicaMap,
+    RingChange,
+    RingEvent,
+    Status,
+    TopicStatus,
+)
 from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events.builders import Events
-from support.model.pictures import picture
 
 Answer = ReplicaMap | TopicStatus | RingEvent
 
@@ -109,3 +116,35 @@ def statuses(found: Iterable[object]) -> list[tuple[str, Status, Code | None, st
         for each in found
         if isinstance(each, TopicStatus)
     ]
+
+
+def picture(state: ClusterState) -> dict[str, Any]:
+    """Everything that a state holds, as plain comparable values."""
+    return {
+        "spus": {
+            spu_id: (
+                (spu.online, spu.leaving, spu.unreachable, spu.rack, spu.cores, spu.capacity),
+                (spu.cordoned, spu.demoted),
+                (spu.labels, spu.registration, spu.resources),
+            )
+            for spu_id, spu in sorted(state.spus.items())
+        },
+        "used": {
+            spu_id: dict(sorted(state.ledger.used(spu_id).items())) for spu_id in sorted(state.spus)
+        },
+        "weights": {spu_id: spu.core_weights for spu_id, spu in sorted(state.spus.items())},
+        "counts": [state.ledger.count(spu_id) for spu_id in sorted(state.spus)],
+        "leaders": state.ledger.leaders(np.array(sorted(state.spus), dtype=np.int32)).tolist(),
+        "leaving": sorted(state.leaving),
+        "demoted": sorted(state.demoted),
+        "waiting": (dict(sorted(state.waiting.items())), state.waiting_next()),
+        "topics": dict(sorted(state.topics.items())),
+        "chains": dict(state.chains),
+        "indexes": [state.chain_index(order) for order in Order],
+        "ring": [state.ring.order(order).tolist() for order in Order],
+        "registration_next": state.registration_next,
+        "retries": state.retries,
+        "seen": ([state.memory.block(block) for block in range(16)], state.memory.count),
+        "racks": (state.online_count, state.racked_count),
+        "outside": state.ledger.outside_ring(),
+    }

@@ -1,8 +1,7 @@
 """A catalogue of hostile input: what may come, why somebody would send it, and what must follow.
 
-`MESSAGES` are bytes on the input topics, `LINES` lines for `simulate`, `FILES` replica assignments,
-`SETTINGS` settings files. Each has a name of its own, which ends
-with the reason why it is here, and the one outcome that the product promises. Nothing is random.
+Each has a name of its own, which ends with the reason why it is here, and the one outcome that the
+product promises. Nothing is random.
 """
 
 from __future__ import annotations

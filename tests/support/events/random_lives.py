@@ -262,7 +262,8 @@ class _Author:
         policy = random.choice([None, *self.policies, *self.policies])
         partitions = random.randint(1, 5)
         self.asked.setdefault(topic, partitions)
-        if policy in (Policy.FLUVIO, Policy.KAFKA) and random.random() < 0.1:
+        may_start = policy in (Policy.FLUVIO, Policy.KAFKA) and not self.modelled
+        if may_start and random.random() < 0.1:
             given["start_index"] = random.randint(0, 20)
             if policy is Policy.KAFKA and random.random() < 0.5:
                 given["shift"] = random.randint(0, 9)

@@ -39,9 +39,9 @@ from spu_assigner.core.decision.machine import decide, step
 from spu_assigner.core.state import memory as state_module
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from spu_assigner.schemas.json_lines.lines import answer_to_json
+from support.events.one_cluster import picture
 from support.events.random_lives import CLUSTER, Life, as_json, life_of
 from support.model.oracle import Oracle
-from support.model.pictures import picture
 from support.model.shadow import Shadow, ViolationError, is_remembered
 
 CHUNK: Final = 250  # seeds that a process takes at once
@@ -78,9 +78,9 @@ def _live(life: Life, *, digests: bool) -> bytes:
                 published["map", record.topic] = record
         if event.event_id in life.crashes:
             publish(published, state)
-            restored = restored_from(published, random)
-            _same(picture(restored), picture(state), "what was published restores another state")
-            state = restored
+            restored = picture(restored_from(published, random))
+            _same(restored, picture(state), "what was published restores another state")
+            state = restored_from(published, random)  # at which nobody has looked yet
     _check_leaders(state, shadow)
     replayed = ClusterState(CLUSTER)
     for records in history:

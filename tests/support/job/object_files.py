@@ -1,8 +1,6 @@
 """The files of a checkpoint on S3, written by two processes at once as Spark writes them.
 
-    python tests/support/job/object_files.py s3a://bucket/prefix
-
-In a process of its own, whose JVM has the jars; it prints what happened as JSON.
+`python tests/support/job/object_files.py s3a://bucket/prefix`: its JVM has the jars.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """An S3 server on the loopback, for checkpoints: moto's, in a process of its own.
 
-It keeps in memory what is put into it, outlives the jobs that are killed, and answers conditions
-(`If-None-Match`) as S3 does. Not by moto's own command: that server answers `Expect: 100-continue`
-twice, and Amazon's client takes the second answer for the response.
+Not by moto's own command: that server answers `Expect: 100-continue` twice, and Amazon's client
+takes the second answer for the response.
 """
 
 from __future__ import annotations

@@ -1,7 +1,5 @@
 """A job's topics seen from outside: what was sent, what is committed, and in which order it was
-applied, from the markers alone.
-
-Reads with the plain client, not with the product's own reader.
+applied, from the markers alone. Reads with the plain client, not with the product's own reader.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from spu_assigner.core.base.events import Event, SpuEvent
@@ -129,11 +127,7 @@ class Tail:
                 self._forget()
 
     def _forget(self) -> None:
-        """Go on with another client: one that saw a broker come back remembers what it said then.
-
-        A partition that had no leader, or was not yet known, may be refused from memory for
-        minutes, also after the client has requested all topics again.
-        """
+        """Go on with another client: one that saw a broker come back may refuse from memory."""
         self._consumer.close()
         self._consumer = Consumer(self._settings)
         self._assign()
@@ -206,10 +200,7 @@ class Streams:
         )
 
     def applied(self) -> list[Read]:
-        """The input messages in the order they were applied: batch by batch, shard by shard, and in
-        a shard the partitions merged by broker time, then SPU events first, then partition, then
-        offset. Where the broker's clock steps back this depends on what else the shard has, so the
-        shards are the marker's, as in `spu-assigner verify`.
+        """The input messages in the order they were applied: batch by batch, shard by shard.
 
         Fails unless the markers cover each partition from its begin without gap or overlap.
         """
@@ -262,3 +253,6 @@ def marker_of(value: bytes | None) -> CommitMarker:
     marker = decode_record(value)
     assert isinstance(marker, CommitMarker)
     return marker
+
+
+SHARDS: Final = 2

@@ -21,8 +21,7 @@ from support.events.story import Story
 from support.job.judge import Judge
 from support.job.programs import running, session, sessions
 from support.job.s3_server import BUCKET, S3Server
-from support.job.shards import SHARDS
-from support.job.streams import Outgoing, Streams
+from support.job.streams import SHARDS, Outgoing, Streams
 from support.kafka.shared_broker import SharedBroker
 
 JOB = (sys.executable, "-m", "spu_assigner.stream.job.lifecycle")

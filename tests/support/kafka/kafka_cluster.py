@@ -1,10 +1,5 @@
 """A real Kafka cluster on one machine: KRaft controllers, mostly one, and a broker for each rack.
 
-    with KafkaCluster() as cluster:  # brokers 1, 2, 3 in racks a, b, c
-        ...  # clients connect to cluster.bootstrap_servers
-        with cluster.stopped(2):
-            ...  # brokers 1 and 3 go on
-
 Each is a process of its own, made from the embedded broker's parts; a folder that is removed at the
 end holds their data and logs. A broker that was killed is fenced within SESSION_MS.
 """

@@ -1,8 +1,6 @@
 """Threads of Kafka's clients in this process: those of a client end when it is closed.
 
-An admin client that is still open when its interpreter ends can end the process by SIGSEGV: it
-hands over answers from a thread of its own, which takes the interpreter's lock. Producers and
-consumers call back in the thread that asks them alone.
+An admin client that is open when its interpreter ends can end the process by SIGSEGV.
 """
 
 from __future__ import annotations

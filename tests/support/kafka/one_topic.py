@@ -1,11 +1,14 @@
-"""A topic of the product in a test, and what may befall it."""
+"""A topic of the product in a test, what may befall it, and a transaction that stays open."""
 
 from __future__ import annotations
 
+import secrets
 import time
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids
 from spu_assigner.stream.kafka.topics import TOPICS
@@ -58,3 +61,45 @@ class OneTopic:
         with AdminClient(self._client) as admin, suppress(KafkaException):
             return ask_topic_ids(admin, [self.name], seconds=PATIENCE_SECONDS)().get(self.name)
         return None
+
+
+ENDED_SECONDS_MAX = 30.0
+
+
+class OpenTransaction:
+    """A transaction that has written one message, which may be none that its readers know."""
+
+    def __init__(
+        self, client: Mapping[str, Any], topic: str, *, key: bytes = b"k", value: bytes = b"v"
+    ) -> None:
+        self._producer = Producer(
+            {
+                **client,
+                "transactional.id": f"open-{secrets.token_hex(8)}",
+                "transaction.timeout.ms": 300_000,  # longer than a test waits
+                "log_level": 0,
+            }
+        )
+        self._producer.init_transactions(ENDED_SECONDS_MAX)
+        self._producer.begin_transaction()
+        self._producer.produce(topic, value, key, partition=0)
+        self._producer.flush(ENDED_SECONDS_MAX)
+
+    def abort(self) -> None:
+        self._producer.abort_transaction(ENDED_SECONDS_MAX)
+
+    def commit(self) -> None:
+        self._producer.commit_transaction(ENDED_SECONDS_MAX)
+
+
+@contextmanager
+def open_transaction(
+    servers: str, topic: str, *, key: bytes = b"k", value: bytes = b"v"
+) -> Iterator[OpenTransaction]:
+    """Open in the block, unless it is ended there."""
+    transaction = OpenTransaction({"bootstrap.servers": servers}, topic, key=key, value=value)
+    try:
+        yield transaction
+    finally:
+        with suppress(KafkaException):  # It was ended.
+            transaction.abort()

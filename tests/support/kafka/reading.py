@@ -64,9 +64,6 @@ def settled(
 
     A commit is acknowledged before its markers are in the partitions, which get them one by one:
     who reads meanwhile misses what is committed. Not for where a transaction is left open.
-
-    Args:
-        servers: the brokers, or a client of theirs, which saves time where this is called often.
     """
     if isinstance(servers, str):
         with AdminClient({"bootstrap.servers": servers, "log_level": 0}) as admin:

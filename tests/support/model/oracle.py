@@ -5,9 +5,9 @@ Everything is done the plainest way: one partition after the other, indexes as p
 are re-based at each change of the ring, a deep copy for what may have to be undone. Events and
 answers are the JSON objects of `spu-assigner simulate`; messages are always null.
 
-Not modelled: where `balanced`, `kraft` and `rendezvous` place, what changes lists that are there
-(repairs, demotions, adoptions, other factors, rebalances), and what a single event can be rejected
-for by itself: numbers out of range, malformed lists, limits.
+Not modelled: where `balanced`, `kraft` and `rendezvous` place, named starts, what changes lists
+that are there (repairs, demotions, adoptions, other factors, rebalances), and what a single event
+can be rejected for by itself: numbers out of range, malformed lists, limits.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from support.model.plain_cluster import Cluster, Index, Json, Refusal, take_core
+from support.model.plain_cluster import Cluster, Json, Refusal, take_core
 from support.model.plain_placement import fluvio_list, fluvio_rack_list, kafka_list, kafka_rack_list
 
 PARTITIONS_MAX = 100_000
@@ -35,51 +35,27 @@ def place(
 def _rows_in_turn(cluster: Cluster, request: Json, policy: str, order: str) -> Iterator[list[int]]:
     """One replica list after the other, each counted before the next is placed."""
     replicas = request.get("replication_factor", 1)
-    start = request.get("start_index")
-    ring = cluster.orders[order]
-    index = cluster.indexes[order] if start is None else Index(moved=True)
-    shift = 0
-    if start is not None and policy == "fluvio":
-        index.value = start
-    elif start is not None:
-        ring = ring[start % len(ring) :] + ring[: start % len(ring)]
-        shift = start if request.get("shift") is None else request["shift"]
+    index = cluster.indexes[order]
     while True:
+        ring = cluster.orders[order]
         if replicas > len(ring):
             raise Refusal("INSUFFICIENT_CAPACITY")
-        turn, first = divmod(index.value, len(ring))
+        shift, first = divmod(index.value, len(ring))
         if policy == "fluvio" and order == "id":
             chosen = fluvio_list(ring, index=index.value, replicas=replicas)
         elif policy == "fluvio":
             chosen = fluvio_rack_list(ring, index=index.value, replicas=replicas)
         elif order == "id":
-            chosen = kafka_list(ring, first=first, shift=shift + turn, replicas=replicas)
+            chosen = kafka_list(ring, first=first, shift=shift, replicas=replicas)
         else:
             racks = {spu_id: cluster.spus[spu_id].rack or "" for spu_id in ring}
-            chosen = kafka_rack_list(
-                ring, racks, first=first, shift=shift + turn, replicas=replicas
-            )
+            chosen = kafka_rack_list(ring, racks, first=first, shift=shift, replicas=replicas)
         index.value += 1
         index.moved = True
         for spu_id in chosen:
             cluster.spus[spu_id].count += 1
-        cluster.refresh()
-        if start is None:
-            ring = cluster.orders[order]  # its index is re-based already
-        else:
-            old, ring = ring, cluster.orders[order]
-            if policy == "kafka":
-                ring = _headed_alike(old, ring)
-            index.rebase(old, ring)
+        cluster.refresh()  # It re-bases the index, too.
         yield chosen
-
-
-def _headed_alike(old: list[int], new: list[int]) -> list[int]:
-    """The new order, turned so that the first of the old one that remains heads it."""
-    head = next((spu_id for spu_id in old if spu_id in new), None)
-    if head is None:
-        return []
-    return new[new.index(head) :] + new[: new.index(head)]
 
 
 def _allocate(cluster: Cluster, replicas: int) -> list[tuple[int, int]]:

@@ -18,7 +18,7 @@ from spu_assigner.stream.audit.ui.live import Live
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.moves_record import MovesFollower
-from support.shard.one_shard import OneShard, Raw
+from support.shard.stores import OneShard, Raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

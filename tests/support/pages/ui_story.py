@@ -8,7 +8,7 @@ from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from support.events.builders import Events
 from support.job.small_job import SmallJob
 from support.job.streams import TOPIC_EVENTS, Outgoing
-from support.shard.one_shard import Raw
+from support.shard.stores import Raw
 
 NAMES = (
     *("orders", "payments", "payments.refunds", "inventory", "shipments", "returns"),

@@ -16,8 +16,7 @@ from typing import Any
 import py4j.java_gateway as py4j
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import ensure_java
-from support.placers.kafka_java import java_array, running_java
-from support.placers.kafka_placer import Racks
+from support.placers.kafka_java import Racks, java_array, running_java
 
 Maps = Mapping[str, list[list[int]]]  # replica lists by topic
 
@@ -94,3 +93,21 @@ def running_kafka_reassign() -> Iterator[KafkaReassign]:
     jars = ensure_all(["broker", "kafka-tools"])
     with running_java([*jars["kafka-tools"], *jars["broker"]]) as gateway:
         yield KafkaReassign(gateway)
+
+
+UNLIMITED = 1e12
+RATES = ("producer_byte_rate", "consumer_byte_rate")
+
+
+def throttle(servers: str, client_id: str | None, rate: float | None) -> None:
+    """Give a client so many bytes a second in and out.
+
+    Args:
+        client_id: None for each that has no rate of its own.
+        rate: None to take the limit away.
+    """
+    entity = ("--entity-default",) if client_id is None else ("--entity-name", client_id)
+    lines = RATES if rate is None else tuple(f"{name}={rate}" for name in RATES)
+    change = ("--delete-config" if rate is None else "--add-config", ",".join(lines))
+    fixed = ("--alter", "--entity-type", "clients")
+    run_tool(servers, *fixed, *entity, *change, tool="kafka.admin.ConfigCommand")

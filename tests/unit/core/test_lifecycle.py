@@ -30,9 +30,15 @@ from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.client import Received
 from support.events.builders import Events
 from support.events.histories import Outgoing, Writer
-from support.events.one_cluster import OneCluster, ring_changes, statuses, the_map, the_status
+from support.events.one_cluster import (
+    OneCluster,
+    picture,
+    ring_changes,
+    statuses,
+    the_map,
+    the_status,
+)
 from support.events.random_lives import life_of
-from support.model.pictures import picture
 
 GONE = LeaveMode.DECOMMISSION
 

@@ -19,10 +19,9 @@ from spu_assigner.core.placement import list_repair
 from spu_assigner.core.policies import cursor, striped
 from spu_assigner.core.state.cluster_state import ClusterState, evolve
 from support.events.builders import Events
-from support.events.one_cluster import OneCluster, statuses, the_status
+from support.events.one_cluster import OneCluster, picture, statuses, the_status
 from support.events.random_lives import life_of
 from support.events.simulation import CLUSTER, Published, publish, restored_from
-from support.model.pictures import picture
 
 
 def cluster(spus: int) -> OneCluster:

@@ -21,7 +21,6 @@ from support.project.case_share import share_of
     requests=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 3)), min_size=1, max_size=6),
     policy=st.sampled_from([Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA]),
     racked=st.booleans(),
-    start=st.one_of(st.none(), st.integers(0, 50)),
 )
 @settings(max_examples=share_of(300), deadline=None)
 def test_blocks_around_saturations_equal_the_plain_oracle(
@@ -29,17 +28,15 @@ def test_blocks_around_saturations_equal_the_plain_oracle(
     requests: list[tuple[int, int]],
     policy: Policy,
     racked: bool,
-    start: int | None,
 ) -> None:
     """Large requests on small SPUs: many blocks, many saturations, tables that run out."""
-    build, index = Events(), None if policy is Policy.REDPANDA else start
+    build = Events()
     events: list[Event] = [
         build.join(i, capacity=size, rack="abc"[i % 3] if racked else None)
         for i, size in enumerate(sizes)
     ]
     for number, (partitions, replicas) in enumerate(requests):
-        given_fields = {"policy": policy, "start_index": index}
-        events.append(build.create(f"t{number}", partitions, replicas, **given_fields))
+        events.append(build.create(f"t{number}", partitions, replicas, policy=policy))
     assert difference(events, Policy.FLUVIO) is None
 
 

@@ -15,9 +15,9 @@ from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state import memory
 from spu_assigner.core.state.cluster_state import ClusterState
 from support.events import simulation
+from support.events.one_cluster import picture
 from support.events.random_lives import CLUSTER, life_of
 from support.model import oracle as oracle_module
-from support.model.pictures import picture
 from support.project.case_share import share_of
 
 SEEDS: Final = share_of(2_000)  # what two cores live in a few seconds

@@ -31,6 +31,10 @@ from spu_assigner.schemas.messages.replica_lists import lists_bytes, read_lists
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from support.events.builders import Events
 from support.events.event_codecs import (
+    MAP,
+    STATUS,
+    decode,
+    encode,
     entry_of,
     events,
     fields_of,
@@ -39,7 +43,6 @@ from support.events.event_codecs import (
     replica_lists,
 )
 from support.events.poisons import HUGE
-from support.events.samples import MAP, STATUS, decode, encode
 from support.project.case_share import share_of
 
 REGISTRY = Registry.load()

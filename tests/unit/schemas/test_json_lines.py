@@ -40,10 +40,9 @@ from spu_assigner.schemas.json_lines.lines import (
     event_from_json,
     event_to_json,
 )
-from support.events import samples
+from support.events import event_codecs
 from support.events.builders import Events
-from support.events.event_codecs import events
-from support.events.samples import RING
+from support.events.event_codecs import RING, events
 
 WHOLE = Constraints(
     tolerations=(Toleration("k", "v"), Toleration("k")),
@@ -216,8 +215,8 @@ REASON = Reason(
     ring=RecordedRing(members="0,2", offline="1"),
     moves=(Move(partition=0, gone=1, taken=2), Move(partition=1, gone=1, taken=None)),
 )
-MAP = replace(samples.MAP, own_events=(1, 2), reason=REASON)
-STATUS = samples.STATUS
+MAP = replace(event_codecs.MAP, own_events=(1, 2), reason=REASON)
+STATUS = event_codecs.STATUS
 LISTS = ReplicaLists.of_lists([[2, 1]])
 ANSWERS: list[tuple[Answer, str]] = [
     (

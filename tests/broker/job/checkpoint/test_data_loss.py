@@ -31,7 +31,7 @@ from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
-from support.job.audits import audit
+from support.job.judge import audit
 from support.kafka.one_topic import OneTopic
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, process_all

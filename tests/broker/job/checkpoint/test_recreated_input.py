@@ -13,7 +13,7 @@ import pytest
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.job.programs import running
-from support.job.shards import SHARDS
+from support.job.streams import SHARDS
 from support.kafka.one_topic import OneTopic
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka
 

@@ -22,9 +22,9 @@ from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.jars import ensure
 from spu_assigner.stream.local.jvm.java import Java
 from support.job import object_files, short_transactions
-from support.job.audits import audit
+from support.job.judge import audit
 from support.job.s3_server import BUCKET, KEYS, S3Server, s3_server
-from support.job.shards import SHARDS
+from support.job.streams import SHARDS
 from support.job.trial import BROKER_SETTINGS, IN_A_BATCH, JOB, Trial
 
 PREFIX = "s3."

@@ -25,7 +25,7 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
-from support.job.shards import SHARDS
+from support.job.streams import SHARDS
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka
 from support.project.promql import (
     alert_faults,

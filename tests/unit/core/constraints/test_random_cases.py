@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from spu_assigner.core.base.constraints import TaintEffect
 from spu_assigner.core.base.errors import Code
-from support.events.constrained_cases import ConstrainedCase, random_case
-from support.model.constrained_oracle import Oracle, answered
+from support.model.constrained_oracle import ConstrainedCase, Oracle, answered, random_case
 from support.project.case_share import share_of
 
 SEEDS = share_of(200)  # of each part; more by `SPU_ASSIGNER_TEST_CASES`

@@ -19,18 +19,14 @@ LABELS = {"rack": "FD0,UD1", "tier": "fast disk", "gpu": ""}
     [
         ('rack = "FD0,UD1"', True),
         ('rack="FD0,UD1",tier="fast disk"', True),
-        ('rack = "FD0"', False),
         ('rack != "FD0,UD1"', False),
         ('rack in (a, "FD0,UD1")', True),
         ('rack notin ("FD0,UD1")', False),
-        ('tier in ("fast disk")', True),
         ('gpu, rack = "FD0,UD1"', True),
         ('rack = "FD0,UD1", gpu', True),
         ("tier = fast,gpu", False),
-        ("gpu, rack = FD0", False),
         ("rack in (FD0), gpu", False),
         ("rack = FD0, !gpu", False),
-        ("rack, gpu", True),
     ],
 )
 def test_a_value_in_quotes_may_have_spaces_and_commas(text: str, holds: bool) -> None:

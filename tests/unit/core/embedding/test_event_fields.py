@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from spu_assigner.core import (
     Assigner,
     AssignerError,
-    ClusterState,
     Constraints,
     Event,
     InvalidEventError,
@@ -31,7 +30,6 @@ from spu_assigner.core import (
     TopicCreate,
     TopicDemand,
     TopicGrow,
-    step,
 )
 
 EVENTS: tuple[Any, ...] = get_args(Event)
@@ -174,18 +172,6 @@ def test_an_event_holds_what_its_types_say_or_is_not_made(
         assert type(kept) is hint
     assert event(cls, **{name: kept}) == made
     Assigner().apply(made)
-
-
-def test_a_default_policy_by_its_word_is_the_policy() -> None:
-    """`step` compares it by identity too."""
-    create = event(TopicCreate, replication_factor=1)
-    states = [ClusterState("c"), ClusterState("c")]
-    for state, policy in zip(states, ("redpanda", Policy.REDPANDA), strict=True):
-        for one in (event(SpuJoined, event_id="j"), create):
-            step(state, one, default_policy=policy)  # type: ignore[arg-type]
-    assert states[0].topics == states[1].topics
-    with pytest.raises(InvalidEventError, match="default_policy is 'bogus'; expected one of"):
-        step(ClusterState("c"), create, default_policy="bogus")  # type: ignore[arg-type]
 
 
 def test_a_mapping_is_copied() -> None:

@@ -1,10 +1,7 @@
 """The six exact policies give the same bytes as when their digests were stored.
 
-    python tests/unit/core/policies/test_exact_bytes.py [--write]
-
-Each policy answers 2,000 random requests: creates and grows, named starts, near saturation, with
-racks and without, while the ring changes. What is digested is what users depend on: the answers as
-JSON, what the reason of a map says of the placement, and the chains.
+`python tests/unit/core/policies/test_exact_bytes.py --write` stores them. What is digested is what
+users depend on: answers as JSON, what the reason of a map says of the placement, and the chains.
 """
 
 from __future__ import annotations

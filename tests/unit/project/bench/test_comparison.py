@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from spu_assigner.core.base.events import Policy
-from support.placers.comparing import SCENARIOS, Life, Scenario, fill, goals_missed
-from support.placers.evenness import Evenness, evenness, fair_replicas
-from support.placers.placers import OurCluster
+from support.placers.comparing import (
+    SCENARIOS,
+    Evenness,
+    Life,
+    OurCluster,
+    Scenario,
+    evenness,
+    fair_replicas,
+    fill,
+    goals_missed,
+)
 
 SCALE = 10
 TOPICS = 100

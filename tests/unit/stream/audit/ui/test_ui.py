@@ -21,7 +21,7 @@ from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, TOPIC_STA
 from support.events.builders import Events
 from support.pages.ui_pages import Output, Still, Text, known_of, outputs, pages_of, read, take
 from support.pages.ui_story import story
-from support.shard.one_shard import Raw
+from support.shard.stores import Raw
 
 HOSTILE = "<script>alert(1)</script>\"'&{{7*7}}\u202e\x1b[31m"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import Origin
-from support.events.installation import Installation
+from support.events.plans import Installation
 
 DISK = "disk_bytes"
 

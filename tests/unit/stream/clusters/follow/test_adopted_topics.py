@@ -15,8 +15,7 @@ from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
 from spu_assigner.stream.clusters.plan.applied import adopted
 from spu_assigner.stream.clusters.plan.model import ChangeKind, Rows, TopicChange, TopicsPlan
-from support.events.installation import Installation, Lists, rows
-from support.events.plans import record, recorded
+from support.events.plans import Installation, Lists, record, recorded, rows
 
 DISK = "disk_bytes"
 DISKS = {DISK: 10**6, "net": 100}

@@ -8,7 +8,7 @@ import pytest
 from spu_assigner.core.base.events import Policy, TopicAdopted, TopicCreate, TopicRelease
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, TopicMemory
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
-from support.events.installation import ADOPT, Installation, rows
+from support.events.plans import ADOPT, Installation, rows
 
 FOLLOW = replace(ADOPT, is_adopt=False)
 

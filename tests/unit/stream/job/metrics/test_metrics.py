@@ -40,7 +40,7 @@ from spu_assigner.stream.job.shard.bundle import Bundle, MessageKind
 from spu_assigner.stream.job.shard.tally import Answered, Figures, Tally
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from support.events.builders import Events
-from support.shard.one_shard import OneShard
+from support.shard.stores import OneShard
 
 
 class CountedShard(OneShard):

@@ -16,7 +16,7 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.stream.job.shard import clusters as clusters_module
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, output_key, state_key
 from support.events.builders import Events
-from support.model.pictures import picture
+from support.events.one_cluster import picture
 
 Stored = list[tuple[bytes, bytes | None]]
 

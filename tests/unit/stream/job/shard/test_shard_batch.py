@@ -15,9 +15,8 @@ from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.state_log import Entries, Shard, Write
 from spu_assigner.stream.job.shard.tally import REQUESTS
 from support.events.builders import Events
-from support.model.pictures import picture
-from support.shard.one_shard import OneShard
-from support.shard.stores import begin
+from support.events.one_cluster import picture
+from support.shard.stores import OneShard, begin
 
 
 def sent(shard: OneShard, *events: Event) -> list[Message]:

@@ -16,7 +16,7 @@ from spu_assigner.stream.job.shard.bundle import MessageKind
 from support.events.builders import Events
 from support.events.simulation import publish
 from support.project.case_share import share_of
-from support.shard.one_shard import OneShard
+from support.shard.stores import OneShard
 
 CYCLES: Final = share_of(12_000)
 SAMPLE_EVERY: Final = min(1_000, CYCLES // 2)
