@@ -6,8 +6,6 @@ from collections.abc import Sequence
 
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from support.events.builders import Events
-from support.job.small_job import SmallJob
-from support.job.streams import TOPIC_EVENTS, Outgoing
 from support.shard.one_shard import Raw
 
 NAMES = (
@@ -58,15 +56,3 @@ def story() -> list[Sequence[Event | Raw]]:
             edge.create("alarms", 2, 3, policy=Policy.FLUVIO),
         ],
     ]
-
-
-def play(job: SmallJob, batch: Sequence[Event | Raw]) -> None:
-    """Send a batch, and answer it."""
-    messages = [
-        Outgoing(topic=TOPIC_EVENTS, key=each[0], value=each[1], partition=0)
-        if isinstance(each, tuple)
-        else Outgoing.of_event(each, 0)
-        for each in batch
-    ]
-    job.streams.send(messages)
-    job.answer(messages)
