@@ -28,11 +28,11 @@ from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointE
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
-from support.job.checkpoint_state import checkpoint_clusters
 from support.job.small_job import SHARDS_LEFT, small_job
 from support.job.streams import Streams
 from support.kafka.traffic import PATIENCE_SECONDS, process_all
 from support.model.pictures import picture
+from support.shard.checkpoint_state import checkpoint_clusters
 
 CLUSTERS = 6
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "recover"]

@@ -21,9 +21,9 @@ from spu_assigner.stream.job.shard.published import (
 from spu_assigner.stream.job.source import shard_labels
 from support.events.builders import Events
 from support.events.histories import written
-from support.job.checkpoint_state import read_shards
 from support.model.pictures import picture
 from support.pages.ui_pages import outputs
+from support.shard.checkpoint_state import read_shards
 
 
 @pytest.fixture
