@@ -179,11 +179,6 @@ soak: to-develop ##+ kill the job and its broker again and again under load, che
 asyncapi: to-develop ##+ write asyncapi.yaml from asyncapi_base.yaml, the schemas and the table of topics
 	@$(BIN)/python tests/support/project/asyncapi.py
 
-.PHONY: screenshots
-screenshots: to-develop ##+ picture the pages of `spu-assigner ui` for the documents
-	@mkdir -p docs
-	@$(BIN)/python tests/support/pages/ui_screenshots.py
-
 .PHONY: jar
 jar: to-develop ##+ compile the product's own Java into the jar beside it; needs a JDK
 	@$(BIN)/python tests/support/project/java_jar.py

@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order, ReplicaMap, Status, Wait, Waiting
-from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
@@ -300,17 +299,12 @@ def _size(topic: Topic) -> tuple[int, int, int]:
 
 def _diverse(state: ClusterState) -> int:
     """How many lists have no two SPUs of one rack."""
-    ids = np.array(sorted(state.spus), dtype=np.int32)
-    numbers = state.ring.rack_numbers(ids)
-    found = 0
-    for topic in state.topics.values():
-        matrix = topic.replicas.matrix()
-        # A place of padding gets a number of its own: it is on no rack.
-        padding = -1 - np.arange(matrix.shape[1])
-        at = np.minimum(np.searchsorted(ids, matrix), len(ids) - 1)
-        racks = np.sort(np.where(matrix == PADDING, padding, numbers[at]), axis=1)
-        found += int((np.diff(racks, axis=1) != 0).all(axis=1).sum())
-    return found
+    racks: dict[int, str | None] = {each.spu_id: each.rack for each in state.spus.values()}
+    return sum(
+        len({racks.get(spu_id) for spu_id in replicas}) == len(replicas)
+        for topic in state.topics.values()
+        for replicas in topic.replicas.lists().tolist()
+    )
 
 
 def _spread(values: Sequence[float]) -> Report | None:

@@ -41,7 +41,7 @@ from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import Java
 from spu_assigner.stream.local.jvm.spark_class_archive import jvm_options
 from support.events.builders import Events
-from support.job.checkpoint_state import checkpoint_clusters
+from support.shard.checkpoint_state import checkpoint_clusters
 from support.shard.shard_server import changed_python
 from support.shard.stores import batch_bytes, batch_of
 

@@ -30,7 +30,6 @@ Files = Union["SparkSession", "LocalFiles"]  # what the files of a checkpoint ar
 
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
 STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
-STATE_VARIABLE: Final = "shard"  # the map of Spark's that a shard's state is
 SHARDS_AT_FIRST: Final = 1  # of a new checkpoint where the settings do not say
 UTF8: Final = "UTF-8"
 SHUFFLE_PARTITIONS: Final = "spark.sql.shuffle.partitions"

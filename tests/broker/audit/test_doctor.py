@@ -60,11 +60,8 @@ def call(
             patch.setattr(java_module, "SEARCH_PATTERNS", ())
             patch.setattr(java_module, "PACKAGE", "no_such_package")
         patch.setattr("os.environ", dict(installation.environ))
-        return CliRunner().invoke(
-            doctor,
-            ["--timeout", seconds, *arguments],
-            standalone_mode=False,
-        )
+        asked = ["--timeout", seconds, *arguments]
+        return CliRunner().invoke(doctor, asked, standalone_mode=False)
 
 
 def findings(result: Result) -> list[dict[str, Any]]:
@@ -91,19 +88,14 @@ def test_a_seeded_fault_is_found_and_no_other(
 def traces(factory: InstallationFactory, folder: Path) -> dict[str, Any]:
     """All that a check could leave behind."""
     with AdminClient(factory.client) as admin:
-        found = admin.list_topics(timeout=30).topics
-        places = [
-            TopicPartition(name, number)
-            for name, topic in found.items()
-            for number in topic.partitions
-        ]
+        found = admin.list_topics(timeout=30).topics.items()
+        places = [TopicPartition(name, each) for name, topic in found for each in topic.partitions]
         ends = admin.list_offsets({place: OffsetSpec.latest() for place in places})
+        groups = admin.list_consumer_groups().result(timeout=30).valid
         return {
-            "groups": sorted(
-                each.group_id for each in admin.list_consumer_groups().result(timeout=30).valid
-            ),
+            "groups": sorted(each.group_id for each in groups),
             "ends": {
-                f"{place.topic}/{place.partition}": future.result(timeout=30).offset
+                (place.topic, place.partition): future.result(timeout=30).offset
                 for place, future in ends.items()
             },
             "files": {

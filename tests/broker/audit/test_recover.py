@@ -29,10 +29,10 @@ from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.events.one_cluster import picture
-from support.job.checkpoint_state import checkpoint_clusters
 from support.job.small_job import SHARDS_LEFT, small_job
 from support.job.streams import Streams
 from support.kafka.traffic import PATIENCE_SECONDS, process_all
+from support.shard.checkpoint_state import checkpoint_clusters
 
 CLUSTERS = 6
 COMMAND = [sys.executable, "-m", "spu_assigner.stream.cli", "recover"]

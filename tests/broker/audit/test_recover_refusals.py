@@ -24,25 +24,15 @@ from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.checkpoint.inputs import LostInputError
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError
-from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.small_job import SHARDS_LEFT, SmallJob, small_job
 from support.job.streams import Outgoing
 from support.kafka.one_topic import open_transaction
-from support.kafka.shared_broker import SharedBroker
 
 
 @pytest.fixture
-def settings(kafka: SharedBroker, topic_prefix: str, tmp_path: Path) -> Settings:
-    create_topics({"bootstrap.servers": kafka.bootstrap_servers}, prefix=topic_prefix)
-    return Settings.load(
-        flags={
-            "bootstrap_servers": kafka.bootstrap_servers,
-            "topic_prefix": topic_prefix,
-            "checkpoint": str(tmp_path / "new"),
-        },
-        environ={},
-    )
+def settings(settings: Settings, tmp_path: Path) -> Settings:
+    return replace(settings, checkpoint=str(tmp_path / "new"), shards=None)
 
 
 @pytest.fixture
@@ -67,14 +57,6 @@ def test_maps_behind_an_open_transaction_are_not_left_out(
             survey(settings)
         transaction.abort()
         assert survey(settings).topics == 11
-
-
-def drop(settings: Settings, topic: str, before: int) -> None:
-    """As retention does."""
-    with AdminClient({"bootstrap.servers": settings.bootstrap_servers}) as admin:
-        place = TopicPartition(settings.topic_prefix + topic, 0, before)
-        for future in admin.delete_records([place]).values():
-            future.result(30)
 
 
 @pytest.mark.smoke
@@ -132,7 +114,10 @@ def test_input_that_is_gone_is_reported_and_may_be_skipped(
     """What retention took before it was read is lost: that is for somebody to decide."""
     prefix, events = settings.topic_prefix, Events("c1", first=50)
     job.streams.send([Outgoing.of_event(events.create(f"x{n}"), 0) for n in range(5)])
-    drop(settings, "topic-events", 6)
+    with AdminClient({"bootstrap.servers": settings.bootstrap_servers}) as admin:
+        place = TopicPartition(f"{prefix}topic-events", 0, 6)  # as retention does
+        for future in admin.delete_records([place]).values():
+            future.result(30)
     reported = f"{prefix}topic-events, partition 0: read up to offset 3, kept from 6: 3 offsets are"
     for attempt in (recover, survey):
         with pytest.raises(LostInputError, match=reported) as caught:

@@ -23,7 +23,6 @@ from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.events.one_cluster import picture
-from support.job.checkpoint_state import checkpoint_clusters
 from support.job.released import (
     PREFIX,
     Left,
@@ -34,6 +33,7 @@ from support.job.released import (
 )
 from support.job.streams import Streams
 from support.kafka.traffic import PATIENCE_SECONDS, process_all
+from support.shard.checkpoint_state import checkpoint_clusters
 
 SHARDS_THEN = 2
 

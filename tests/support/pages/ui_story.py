@@ -6,29 +6,17 @@ from collections.abc import Sequence
 
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
 from support.events.builders import Events
-from support.job.small_job import SmallJob
-from support.job.streams import TOPIC_EVENTS, Outgoing
 from support.shard.stores import Raw
 
-NAMES = (
-    *("orders", "payments", "payments.refunds", "inventory", "shipments", "returns"),
-    *("page-views", "clicks", "search-queries", "sessions", "users", "users.changelog"),
-    *("emails", "notifications", "fraud-scores", "audit-log", "metrics.raw", "metrics.1m"),
-)
+NAMES = ("orders", *(f"topic-{number}" for number in range(17)))
 
 
 def story() -> list[Sequence[Event | Raw]]:
     """Batches of events."""
     prod, edge = Events("prod-eu"), Events("edge-lab", first=1_000)
-    racks = {
-        "eu-west-1a": [0, 1, 2, 3, 4, 5],
-        "eu-west-1b": [6, 7, 8, 9, 10, 11],
-        "eu-west-1c": [12, 13, 14, 15, 16, 17],
-    }
     joins = [
-        prod.join(spu_id, rack=rack, capacity=60 if spu_id % 6 < 4 else 90)
-        for rack, ids in racks.items()
-        for spu_id in ids
+        prod.join(each, rack=f"eu-west-1{'abc'[each // 6]}", capacity=60 if each % 6 < 4 else 90)
+        for each in range(18)
     ]
     joins += [
         prod.join(18, rack="eu-west-1a", capacity=12),
@@ -58,15 +46,3 @@ def story() -> list[Sequence[Event | Raw]]:
             edge.create("alarms", 2, 3, policy=Policy.FLUVIO),
         ],
     ]
-
-
-def play(job: SmallJob, batch: Sequence[Event | Raw]) -> None:
-    """Send a batch, and answer it."""
-    messages = [
-        Outgoing(topic=TOPIC_EVENTS, key=each[0], value=each[1], partition=0)
-        if isinstance(each, tuple)
-        else Outgoing.of_event(each, 0)
-        for each in batch
-    ]
-    job.streams.send(messages)
-    job.answer(messages)

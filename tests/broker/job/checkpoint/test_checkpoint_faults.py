@@ -38,9 +38,9 @@ from spu_assigner.stream.kafka.topics import TOPICS, topic_name
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.events.one_cluster import picture
-from support.job.checkpoint_state import checkpoint_clusters
 from support.kafka.shared_broker import SharedBroker
 from support.kafka.traffic import PATIENCE_SECONDS, Kafka, expected_maps
+from support.shard.checkpoint_state import checkpoint_clusters
 
 PREFIX = "checkpoint-faults."
 CLUSTERS = ("c1", "c2")

@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from rich.console import Console
 from spu_assigner.core.base.constraints import (
     Constraints,
@@ -27,6 +29,7 @@ from spu_assigner.stream.audit.report_table import ROWS_SHOWN, tables
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.job.shard import published
 from support.events.builders import Events
+from support.pages.ui_pages import Output, outputs
 
 
 def state_of(events: Iterable[Event], cluster_id: str = "c1") -> ClusterState:
@@ -158,12 +161,8 @@ def test_what_is_used_of_resources_is_shown_where_there_are_any() -> None:
         ({"disk": 80}, {"disk": 20}, 0.25, "disk"),
         ({}, {}, 0.0, None),
     ]
-    answer = shown(state)
-    assert "resources_used" in answer
-    assert answer.count("disk 20") == 2
-    about = shown(state, topic="t")
-    assert re.search("^demand +disk 10$", about, re.MULTILINE)
-    assert re.search("^leader_demand +disk 10, net 0$", about, re.MULTILINE)
+    assert shown(state).count("disk 20") == 2
+    assert re.search("^leader_demand +disk 10, net 0$", shown(state, topic="t"), re.MULTILINE)
     assert "resources_used" not in shown(busy())
 
 
@@ -174,14 +173,11 @@ def test_taints_and_constraints_are_shown_where_there_are_any() -> None:
     rules = Constraints(tolerations=(Toleration("pool"),), spread=(SpreadLevel("rack", 2, 1),))
     create = events.create("t", 2, 2, policy=Policy.BALANCED, constraints=rules)
     state = state_of([*events.joins(0, 1), events.join(2, taints=taints), create])
-    report, detail = reported(state)
-    assert report["spus"]["cordoned"] == 1
-    tainted = [*[("online", False)] * 2, ("cordoned", False)]
-    assert values(detail["spus"], "state", "cordoned") == tainted
+    _, detail = reported(state)
+    assert [each["state"] for each in detail["spus"]] == ["online", "online", "cordoned"]
     assert "old:no_leaders, pool=pay:evict" in shown(state)
-    about = shown(state, topic="t")
     rules_text = "tolerates pool; spread over rack, at most 2, at least 1"
-    assert re.search(f"^constraints +{rules_text}$", about, re.MULTILINE)
+    assert re.search(f"^constraints +{rules_text}$", shown(state, topic="t"), re.MULTILINE)
     cluster = json.loads(msgspec.json.encode(reported(state, topic="t")[0]))
     taint = {"key": "pool", "value": "pay", "effect": "evict"}
     assert cluster["detail"]["spus"][2]["taints"][1] == taint
@@ -265,3 +261,34 @@ def test_what_waits_has_no_map_and_what_is_unknown_is_reported() -> None:
     result = CliRunner().invoke(cli, ["inspect", "--topic", "t"])
     assert (result.exit_code, len(result.stderr.splitlines())) == (2, 1)
     assert "--topic goes with --cluster" in result.stderr
+
+
+def test_what_a_job_has_published_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All clusters in numbers, one in detail with a topic's map; what is not there is named."""
+    events, messages = Events(), outputs([])
+
+    @contextmanager
+    def reader(_: object, topics: list[str], **__: object) -> Iterator[SimpleNamespace]:
+        found = [(each.topic, at(each)) for each in messages if each.topic in topics]
+        yield SimpleNamespace(drain_messages=lambda: found)
+
+    def at(given: Output) -> SimpleNamespace:
+        place = {"partition": lambda: 0, "offset": lambda: 0}
+        return SimpleNamespace(key=given.key, value=given.value, **place)
+
+    def asked(*arguments: str) -> Result:
+        return CliRunner().invoke(cli, ["inspect", "-b", "x:1", *arguments], env={})
+
+    monkeypatch.setattr(published, "Reader", reader)
+    assert "There is no cluster yet." in asked().stdout
+    joins = events.racks({"r": [0, 1], "s": [2]}, capacity=10)
+    requests = [*(events.create(name, 3, 2) for name in "abc"), events.delete("b")]
+    messages += outputs([[*joins, *requests], Events("c2").joins(0)])
+    report = json.loads(asked("-o", "json").stdout)
+    counts = [(each["cluster_id"], each["topics"], each["replicas"]) for each in report["clusters"]]
+    assert counts == [("c1", 2, 12), ("c2", 0, 0)]
+    [found] = json.loads(asked("--cluster", "c1", "--topic", "a", "-o", "json").stdout)["clusters"]
+    assert [each["spu_id"] for each in found["detail"]["spus"]] == [0, 1, 2]
+    assert [len(each) for each in found["topic"]["lists"]] == [2, 2, 2]
+    assert "no cluster 'c9' on replica-map; it has c1, c2" in asked("--cluster", "c9").stderr
+    assert "no topic 'b'; it has a, c" in asked("--cluster", "c1", "--topic", "b").stderr

@@ -22,8 +22,8 @@ from spu_assigner.stream.job.shard.published import (
 from support.events.builders import Events
 from support.events.histories import written
 from support.events.one_cluster import picture
-from support.job.checkpoint_state import read_shards
 from support.pages.ui_pages import outputs
+from support.shard.checkpoint_state import read_shards
 
 
 @pytest.fixture

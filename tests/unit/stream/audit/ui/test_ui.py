@@ -13,7 +13,6 @@ import pytest
 from flask.testing import FlaskClient
 from spu_assigner.core.base.constraints import Constraints, Taint, TaintEffect
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.stream.audit.cluster_report import cluster_report
 from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.audit.ui.known import ANSWERS_MAX, DEAD_LETTERS_MAX, Known
 from spu_assigner.stream.audit.ui.views import NODES_MAX
@@ -186,12 +185,10 @@ def test_nothing_can_be_changed_and_nothing_comes_from_elsewhere(pages: FlaskCli
 
 def test_a_foreign_name_for_this_machine_is_refused() -> None:
     """A page elsewhere could point its own name here, and read through the user's browser."""
-    still = Still(known_of(outputs(story()))).as_live()
-    assert make_app(still).test_client().get("/", headers={"Host": "evil.test"}).status_code == 400
-    for host in ("localhost:8080", "127.0.0.1", "[::1]:8080"):
-        assert make_app(still).test_client().get("/", headers={"Host": host}).status_code == 200
+    still, evil = Still(Known()).as_live(), {"Host": "evil.test"}
+    assert make_app(still).test_client().get("/", headers=evil).status_code == 400
     others = make_app(still, is_loopback=False).test_client()
-    assert others.get("/", headers={"Host": "ui.example"}).status_code == 200
+    assert others.get("/", headers=evil).status_code == 200
 
 
 def test_a_page_says_when_it_is_not_up_to_date() -> None:
@@ -241,29 +238,18 @@ def test_a_page_is_renewed_if_something_came_after_it_was_read() -> None:
     assert pages.get("/version").get_json()["version"] != version
 
 
-def test_what_is_known_is_what_the_latest_values_say() -> None:
-    """Superseded messages, in the order of the topics, change nothing."""
-    messages = outputs(story())
-    known, latest = known_of(messages), {(each.topic, each.its_key): each for each in messages}
-    fresh = known_of(latest.values())
-    for cluster_id in ("prod-eu", "edge-lab"):
-        assert cluster_report(known.state(cluster_id)) == cluster_report(fresh.state(cluster_id))
-
-
-@pytest.mark.parametrize("is_first", [False, True])
-def test_a_damaged_message_takes_nothing_else_along(is_first: bool) -> None:
+def test_a_damaged_message_takes_nothing_else_along() -> None:
     """One bad value must not hide a cluster; it is reported until a good one comes."""
     events = Events()
     good = outputs([[events.join(0)], [events.create("t", 1)]])
     bad = Output(topic=REPLICA_MAP, its_key=b"c1/t", its_value=b"none")
-    known = known_of([bad] if is_first else [*good, bad])
-    pages = pages_of(known)
-    assert "c1 1 unreadable" in read(pages, "/").text
-    assert "A message cannot be read; what was there before" in read(pages, "/clusters/c1").text
-    if not is_first:
-        assert "Replica map" in read(pages, "/clusters/c1/topics/t").text
-    take(known, *good)
-    assert "unreadable" not in read(pages, "/").text
+    for known in (known_of([bad]), known_of([*good, bad])):
+        pages = pages_of(known)
+        assert "c1 1 unreadable" in read(pages, "/").text
+        assert "A message cannot be read; what was there" in read(pages, "/clusters/c1").text
+        take(known, *good)
+        assert "unreadable" not in read(pages, "/").text
+    assert "Replica map" in read(pages, "/clusters/c1/topics/t").text
 
 
 def test_messages_under_foreign_keys_are_counted_and_passed_over() -> None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from spu_assigner.stream.job.checkpoint.files import STATE_VARIABLE
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.state_log import read_entries
 
@@ -28,7 +27,7 @@ def checkpoint_clusters(checkpoint: str | Path, spark: SparkSession) -> Clusters
     batch = max(int(path.name) for path in Path(checkpoint, "commits").glob("[0-9]*"))
     rows = (
         session.read.format("statestore")
-        .option("stateVarName", STATE_VARIABLE)
+        .option("stateVarName", "shard")
         .option("batchId", str(batch))
         .load(str(checkpoint))
         .selectExpr("key.shard", "user_map_key.key", "user_map_value.value")
