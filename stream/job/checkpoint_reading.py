@@ -21,11 +21,10 @@ from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
     STATE_VARIABLE,
+    SparkFiles,
     absolute,
     batches_in,
     is_local,
-    list_names,
-    read_lines,
 )
 from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.session import command_session
@@ -146,9 +145,10 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
+    files = SparkFiles(spark)
     try:
-        _check_names(place, list_names(spark, place))
-        kept = _kept(spark, place)
+        _check_names(place, files.names(place))
+        kept = _kept(files, place)
     except Py4JJavaError as reason:
         raise InspectError(unreachable(place, innermost_line(reason))) from reason
     if not kept:
@@ -158,10 +158,10 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection:
         )
     batch = kept[-1] if wanted is None else wanted
     try:
-        offsets = read_lines(spark, f"{place}/offsets/{batch}") or ()
+        offsets = files.lines(f"{place}/offsets/{batch}") or ()
         rows = _rows(spark, place, batch) if batch in kept else []
     except (PySparkException, Py4JJavaError) as reason:
-        kept = _kept(spark, place)
+        kept = _kept(files, place)
         if batch in kept:
             raise InspectError(
                 f"the state of batch {batch} in checkpoint {place} cannot be read: "
@@ -183,7 +183,7 @@ def _read(spark: SparkSession, place: str, wanted: int | None) -> Inspection:
     for line in offsets[2:]:
         if line.startswith("{"):
             inputs.update(json.loads(line))
-    metadata = read_lines(spark, f"{place}/metadata")
+    metadata = files.lines(f"{place}/metadata")
     return Inspection(
         checkpoint=place,
         query_id=json.loads(metadata[0]).get("id") if metadata else None,
@@ -208,10 +208,10 @@ def _rows(spark: SparkSession, place: str, batch: int) -> list[tuple[int, str, b
     return [(row[0], row[1], row[2]) for row in rows]
 
 
-def _kept(spark: SparkSession, place: str) -> list[int]:
+def _kept(files: SparkFiles, place: str) -> list[int]:
     """The committed batches, ascending. Spark keeps the state at least as long as their notes."""
-    begun = set(batches_in(spark, f"{place}/offsets"))
-    return [batch for batch in batches_in(spark, f"{place}/commits") if batch in begun]
+    begun = set(batches_in(files, f"{place}/offsets"))
+    return [batch for batch in batches_in(files, f"{place}/commits") if batch in begun]
 
 
 @contextmanager
