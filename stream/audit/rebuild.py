@@ -37,15 +37,11 @@ from spu_assigner.stream.job.checkpoint.files import (
     Files,
     LocalFiles,
     Positions,
+    SparkFiles,
     absolute,
     is_local,
-    list_names,
     make_private,
     positions_to_json,
-    put_file,
-    remove,
-    sha256_of,
-    write_text,
 )
 from spu_assigner.stream.job.checkpoint.inputs import Skipped, retained_positions
 from spu_assigner.stream.job.checkpoint.recovered import (
@@ -216,7 +212,7 @@ def _refuse_taken_folder(settings: Settings, files: Files | None = None) -> None
     if files is None and not is_local(place):
         return
     try:
-        names = list_names(files or LocalFiles(), place) or ()
+        names = (files or LocalFiles()).names(place) or ()
     except OSError as reason:
         raise FolderTakenError(
             f"{place} is no folder: {reason.strerror}; name a new folder with --checkpoint"
@@ -236,16 +232,17 @@ def _write(
 
     place = report.checkpoint
     try:
-        _refuse_taken_folder(settings, spark)
+        files = SparkFiles(spark)
+        _refuse_taken_folder(settings, files)
         make_private(place, alone=(settings.master or "local").startswith("local"))
         # Left by a recovery that was interrupted, or that nothing was run on.
         for name in (METADATA_FILE, FOLDER):
-            remove(spark, f"{place}/{name}")
+            files.remove(f"{place}/{name}")
         with tempfile.TemporaryDirectory(prefix="spu-assigner-recover-") as folder:
             state = Path(folder, "state")
             write_state(state, published, shards=report.shards)
-            put_file(spark, state, f"{place}/{STATE_FILE}")
-            digest = sha256_of(LocalFiles(), str(state)) or ""
+            files.put(state, f"{place}/{STATE_FILE}")
+            digest = LocalFiles().sha256(str(state)) or ""
         recovery = Recovery(
             release=RELEASE,
             query=settings.query_name,
@@ -257,9 +254,9 @@ def _write(
             state_sha256=digest,
             topic_ids=report.topic_ids,
         )
-        write_text(spark, f"{place}/{NOTE_FILE}", recovery.to_json())
+        files.write(f"{place}/{NOTE_FILE}", recovery.to_json())
         metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
-        write_text(spark, f"{place}/{METADATA_FILE}", metadata)
+        files.write(f"{place}/{METADATA_FILE}", metadata)
     except Py4JJavaError as reason:
         raise RecoverError(unreachable(place, innermost_line(reason))) from reason
 

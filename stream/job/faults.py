@@ -23,6 +23,7 @@ from spu_assigner.stream.job.checkpoint.files import (
     CheckpointDamagedError,
     CheckpointError,
     CheckpointFormatError,
+    SparkFiles,
     absolute,
     is_on_s3,
 )
@@ -141,7 +142,7 @@ def named_end(
 
     def look() -> None:
         with suppress(Py4JError, CheckpointError):  # What is wrong with these is said by `error`.
-            check_inputs(settings, read_inputs(spark, place))
+            check_inputs(settings, read_inputs(SparkFiles(spark), place))
 
     return named(error, checkpoint=place, failure=failure, look=look)
 

@@ -24,6 +24,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
+    SparkFiles,
     absolute,
     make_private,
     read_positions,
@@ -234,7 +235,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     from spu_assigner.stream.job.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
-    look = StartLook(settings=settings, files=spark)
+    look = StartLook(settings=settings, files=SparkFiles(spark))
     run = secrets.token_hex(16)
     with ExitStack() as undo:
         undo.callback(_end_run, spark, run)
@@ -260,7 +261,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
                 sink.open(look.checkpoint.id)
             look.topic_ids = sink.topic_ids
             make(INPUT, look)
-            topic_ids = note_topics(spark, settings, place, look.inputs.ids)
+            topic_ids = note_topics(look.files, settings, place, look.inputs.ids)
             plan = build_query(spark, settings, shards=look.shards, run=run, recovery=look.recovery)
             register_sink(spark, run, sink)
             sink.check_owner()

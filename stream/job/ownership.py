@@ -34,11 +34,8 @@ from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
     Files,
     LocalFiles,
+    SparkFiles,
     is_local,
-    list_names,
-    read_lines,
-    remove,
-    write_text,
 )
 from spu_assigner.stream.job.marker_check import FencedError
 
@@ -133,7 +130,7 @@ class Ownership:
         if newest.number <= number:
             return
         try:  # For a person; by the notes' names alone the answer is the same.
-            lines = read_lines(self._files, f"{self._folder}/{newest.name}") or ()
+            lines = self._files.lines(f"{self._folder}/{newest.name}") or ()
             said = json.loads("".join(lines))
             other = f"process {said['process']} on {said['host']}, started {said['started']}"
         except (ValueError, LookupError, TypeError):
@@ -146,7 +143,7 @@ class Ownership:
     def _notes(self) -> list[_Note]:
         return [
             _Note(int(found[1]), found[0], found[2] == self._run, found[3] is not None)
-            for found in map(_NAME.fullmatch, list_names(self._files, self._folder) or ())
+            for found in map(_NAME.fullmatch, self._files.names(self._folder) or ())
             if found is not None
         ]
 
@@ -156,10 +153,10 @@ class Ownership:
             "host": socket.gethostname(),
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        write_text(self._files, f"{self._folder}/{name}", json.dumps(said) + "\n")
+        self._files.write(f"{self._folder}/{name}", json.dumps(said) + "\n")
 
     def _remove(self, name: str) -> None:
-        remove(self._files, f"{self._folder}/{name}")
+        self._files.remove(f"{self._folder}/{name}")
 
 
 def files_of(spark: Any, checkpoint: str) -> Files:
@@ -168,7 +165,7 @@ def files_of(spark: Any, checkpoint: str) -> Files:
     A path without a scheme is where Hadoop's settings say.
     """
     if not is_local(checkpoint):
-        return spark  # type: ignore[no-any-return]  # a session
+        return SparkFiles(spark)
     place = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(checkpoint)
     system = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    return LocalFiles() if system.getUri().getScheme() == "file" else spark
+    return LocalFiles() if system.getUri().getScheme() == "file" else SparkFiles(spark)

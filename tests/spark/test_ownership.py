@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from spu_assigner.stream.job.checkpoint.files import LocalFiles
+from spu_assigner.stream.job.checkpoint.files import LocalFiles, SparkFiles
 from spu_assigner.stream.job.marker_check import FencedError
 from spu_assigner.stream.job.ownership import FOLDER, LOOK_SECONDS, Ownership, files_of
 
@@ -27,7 +27,7 @@ def test_a_later_process_shuts_the_earlier_one_out_where_only_spark_can_read(
 ) -> None:
     """As in a checkpoint on `hdfs://` or `s3a://`; each look is a request there."""
     place = tmp_path.as_uri()
-    earlier, later = (Ownership(spark, place, query="q") for _ in range(2))
+    earlier, later = (Ownership(SparkFiles(spark), place, query="q") for _ in range(2))
     assert earlier.look_seconds > LOOK_SECONDS
     earlier.take(lambda: None)
     earlier.check()
@@ -46,12 +46,12 @@ def test_a_checkpoint_on_this_machine_is_looked_at_without_the_jvm(
     """Unless the site's settings put paths without a scheme elsewhere."""
     assert isinstance(files_of(spark, str(tmp_path)), LocalFiles)
     assert isinstance(files_of(spark, tmp_path.as_uri()), LocalFiles)
-    assert files_of(spark, "hdfs://nowhere/checkpoint") is spark
+    assert isinstance(files_of(spark, "hdfs://nowhere/checkpoint"), SparkFiles)
     settings = spark.sparkContext._jsc.hadoopConfiguration()
     default = settings.get("fs.defaultFS")
     settings.set("fs.defaultFS", "viewfs:///")
     settings.set("fs.viewfs.mounttable.default.link./data", tmp_path.as_uri())
     try:
-        assert files_of(spark, str(tmp_path)) is spark
+        assert isinstance(files_of(spark, str(tmp_path)), SparkFiles)
     finally:
         settings.set("fs.defaultFS", default)

@@ -9,7 +9,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.audit.doctor.look import DoctorLook, NotCheckedError
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.common.release import RELEASE
-from spu_assigner.stream.job.checkpoint.files import batches_in, is_local, is_on_s3
+from spu_assigner.stream.job.checkpoint.files import SparkFiles, batches_in, is_local, is_on_s3
 from spu_assigner.stream.job.marker_check import require_next
 from spu_assigner.stream.job.session import start_command_session
 from spu_assigner.stream.job.start_checks import CHECKPOINT, INPUT, KAFKA, StartLook, make
@@ -76,7 +76,7 @@ def look_at_checkpoint(look: DoctorLook) -> str:
     if is_on_s3(start.place):
         try:
             require_jars(["spark-local", "spark-s3"], start.environ)
-            start.files = start_command_session(start.place, application=APPLICATION)
+            start.files = SparkFiles(start_command_session(start.place, application=APPLICATION))
         except AssignerError as reason:
             raise NotCheckedError(f"only Spark can read {start.place}: {reason}") from reason
     elif not is_local(start.place):

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import PartitionPosition
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Positions = Mapping[str, tuple[PartitionPosition, ...]]  # by input topic
-Files = Union["SparkSession", "LocalFiles"]  # what the files of a checkpoint are read with
 
 RECOVER: Final = "rebuild one from Kafka with `spu-assigner recover --checkpoint NEW`"
 STATE_IDS: Final = '"stateUniqueIds":{'  # in a note of Spark's about a batch, in format 2 alone
@@ -160,12 +160,81 @@ class LocalFiles:
                 place.unlink()
 
 
+class SparkFiles:
+    """The same of any place that Hadoop's file systems reach; each look there is a request."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._context: Any = spark.sparkContext
+
+    def lines(self, path: str) -> list[str] | None:
+        text = self._taken(path, "org.apache.commons.io.IOUtils.toString", UTF8)
+        return None if text is None else text.splitlines()
+
+    def names(self, folder: str) -> list[str] | None:
+        system, place = self._placed(folder)
+        found = _if_there(lambda: system.listStatus(place))
+        return None if found is None else sorted(str(each.getPath().getName()) for each in found)
+
+    def sha256(self, path: str) -> str | None:
+        return self._taken(path, "org.apache.commons.codec.digest.DigestUtils.sha256Hex")
+
+    def write(self, path: str, text: str) -> None:
+        system, place = self._placed(path)
+        # An object of S3 is there when its stream is closed, and a rename of it is a copy.
+        written = place if is_on_s3(path) else place.suffix(".half")
+        with closing(system.create(written, True)) as stream:
+            stream.write(bytearray(text, UTF8))
+        if written is not place:
+            system.delete(place, False)
+            system.rename(written, place)
+
+    def put(self, file: Path, path: str) -> None:
+        """Copy a file of this machine to any place; what is there is replaced."""
+        system, place = self._placed(path)
+        _, source = self._placed(file.absolute().as_uri())
+        system.copyFromLocalFile(False, True, source, place)
+
+    def remove(self, path: str) -> None:
+        system, place = self._placed(path)
+        system.delete(place, True)
+
+    def _taken(self, path: str, function: str, *more: str) -> str | None:
+        """What a function of Java's takes from the contents of a file."""
+        system, place = self._placed(path)
+        stream = _if_there(lambda: system.open(place))
+        if stream is None:
+            return None
+        with closing(stream):
+            return str(attrgetter(function)(self._context._jvm)(stream, *more))
+
+    def _placed(self, path: str) -> tuple[Any, Any]:
+        """Hadoop's file system of a place, and the place as it names it."""
+        place = self._context._jvm.org.apache.hadoop.fs.Path(path)
+        return place.getFileSystem(self._context._jsc.hadoopConfiguration()), place
+
+
+def _if_there(look: Callable[[], Any]) -> Any | None:
+    """What a look at a file system gives; None: there is nothing."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return look()
+    except Py4JJavaError as reason:
+        kind = reason.java_exception.getClass().getName()
+        if kind in ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"):
+            return None
+        raise
+
+
+Files = LocalFiles | SparkFiles  # what the files of a checkpoint are read and written with
+
+
 def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
     """Look at a checkpoint; raises CheckpointDamagedError or CheckpointFormatError."""
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint)
-    metadata = read_lines(files, f"{checkpoint}/metadata")
+    metadata = files.lines(f"{checkpoint}/metadata")
     begun = batches_in(files, f"{checkpoint}/offsets")
-    offsets = read_lines(files, f"{checkpoint}/offsets/{begun[-1]}") if begun else None
+    offsets = files.lines(f"{checkpoint}/offsets/{begun[-1]}") if begun else None
     if metadata is None and begun:
         reason = f"it is missing, but there are offsets of batch {begun[-1]}"
         raise damaged(what="metadata", reason=reason)
@@ -175,7 +244,7 @@ def read_checkpoint(files: Files, checkpoint: str) -> Checkpoint:
             raise damaged(what="offsets", reason=reason)
         commit = f"commits/{done[-1]}"
         # In format 1 the names of the state's files are versions alone, without ids.
-        if any(STATE_IDS in line for line in read_lines(files, f"{checkpoint}/{commit}") or ()):
+        if any(STATE_IDS in line for line in files.lines(f"{checkpoint}/{commit}") or ()):
             raise CheckpointFormatError(
                 f"checkpoint {checkpoint} has its state in Spark's format 2 ({commit}), expected "
                 "format 1, which this release sets; start the release that wrote it, with the "
@@ -196,7 +265,7 @@ def read_positions(files: Files, checkpoint: str, batch: int) -> Positions:
     """How far the input had been read when a batch ended, as Spark noted it before the batch."""
     path = f"offsets/{batch}"
     damaged = partial(CheckpointDamagedError, checkpoint=checkpoint, what=path)
-    lines = read_lines(files, f"{checkpoint}/{path}")
+    lines = files.lines(f"{checkpoint}/{path}")
     if lines is None:
         raise damaged(reason="it is missing, and the next batch begins there")
     positions: dict[str, tuple[PartitionPosition, ...]] = {}
@@ -241,92 +310,6 @@ def choose_shards(checkpoint: Checkpoint, *, wanted: int | None, place: str) -> 
     return found
 
 
-def read_lines(files: Files, path: str) -> list[str] | None:
-    """The lines of a small text file; None: there is none."""
-    if isinstance(files, LocalFiles):
-        return files.lines(path)
-    text = _taken(files, path, lambda jvm, it: jvm.org.apache.commons.io.IOUtils.toString(it, UTF8))
-    return None if text is None else text.splitlines()
-
-
-def sha256_of(files: Files, path: str) -> str | None:
-    """The SHA-256 of a file, hexadecimal; None: there is none."""
-    if isinstance(files, LocalFiles):
-        return files.sha256(path)
-    return _taken(
-        files, path, lambda jvm, it: jvm.org.apache.commons.codec.digest.DigestUtils.sha256Hex(it)
-    )
-
-
-def _taken(spark: SparkSession, path: str, take: Callable[[Any, Any], Any]) -> str | None:
-    """What is taken, with a function of Java's, from the contents of a file."""
-    system, place = _file_system(spark, path)
-    stream = _if_there(lambda: system.open(place))
-    if stream is None:
-        return None
-    with closing(stream):
-        return str(take(spark.sparkContext._jvm, stream))
-
-
-def write_text(files: Files, path: str, text: str) -> None:
-    """Write a small text file, whole or not at all; an older one is replaced."""
-    if isinstance(files, LocalFiles):
-        files.write(path, text)
-        return
-    system, place = _file_system(files, path)
-    # An object of S3 is there when its stream is closed, and a rename of it is a copy.
-    written = place if is_on_s3(path) else place.suffix(".half")
-    with closing(system.create(written, True)) as stream:
-        stream.write(bytearray(text, UTF8))
-    if written is not place:
-        system.delete(place, False)
-        system.rename(written, place)
-
-
-def list_names(files: Files, folder: str) -> list[str] | None:
-    """The names in a folder, in order; None: there is no such folder."""
-    if isinstance(files, LocalFiles):
-        return files.names(folder)
-    system, place = _file_system(files, folder)
-    found = _if_there(lambda: system.listStatus(place))
-    return None if found is None else sorted(str(each.getPath().getName()) for each in found)
-
-
-def put_file(spark: SparkSession, file: Path, path: str) -> None:
-    """Copy a file of this machine to any place; what is there is replaced."""
-    system, place = _file_system(spark, path)
-    _, source = _file_system(spark, file.absolute().as_uri())
-    system.copyFromLocalFile(False, True, source, place)
-
-
-def remove(files: Files, path: str) -> None:
-    """Remove a file, or a folder with all that is in it; nothing if there is none."""
-    if isinstance(files, LocalFiles):
-        files.remove(path)
-        return
-    system, place = _file_system(files, path)
-    system.delete(place, True)
-
-
 def batches_in(files: Files, log: str) -> list[int]:
     """The numbers of the batches that a log of Spark's has a file of, ascending."""
-    return sorted(int(name) for name in list_names(files, log) or () if name.isdigit())
-
-
-def _if_there(look: Callable[[], Any]) -> Any | None:
-    """What a look at a file system gives; None: there is nothing. Each look is a request."""
-    from py4j.protocol import Py4JJavaError
-
-    try:
-        return look()
-    except Py4JJavaError as reason:
-        kind = reason.java_exception.getClass().getName()
-        if kind in ("java.io.FileNotFoundException", "java.nio.file.NoSuchFileException"):
-            return None
-        raise
-
-
-def _file_system(spark: Any, path: str) -> tuple[Any, Any]:
-    """Hadoop's file system of a place, and the place as it names it."""
-    place = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
-    return place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), place
+    return sorted(int(name) for name in files.names(log) or () if name.isdigit())

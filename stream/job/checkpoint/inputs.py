@@ -32,9 +32,7 @@ from spu_assigner.stream.job.checkpoint.files import (
     Files,
     Positions,
     batches_in,
-    read_lines,
     read_positions,
-    write_text,
 )
 from spu_assigner.stream.job.checkpoint.recovered import Recovery
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -207,7 +205,7 @@ def note_topics(
     if not ids.keys() >= {*topics}:
         ids = {**topic_ids(settings.connection().client(), topics), **known}
     if ids != _read_ids(files, checkpoint):
-        write_text(files, f"{checkpoint}/{NOTE}", json.dumps(ids, sort_keys=True) + "\n")
+        files.write(f"{checkpoint}/{NOTE}", json.dumps(ids, sort_keys=True) + "\n")
     return ids
 
 
@@ -346,7 +344,7 @@ def undescribed(topics: Iterable[str], why: str) -> TopicsError:
 
 
 def _read_ids(files: Files, checkpoint: str) -> dict[str, str]:
-    lines = read_lines(files, f"{checkpoint}/{NOTE}")
+    lines = files.lines(f"{checkpoint}/{NOTE}")
     if lines is None:
         return {}
     try:

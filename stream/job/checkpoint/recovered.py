@@ -27,8 +27,6 @@ from spu_assigner.stream.job.checkpoint.files import (
     batches_in,
     positions_from_json,
     positions_to_json,
-    read_lines,
-    sha256_of,
 )
 
 if TYPE_CHECKING:
@@ -86,9 +84,9 @@ def pending_recovery(
     """What the first batch of a checkpoint begins with; None: it was not recovered, or has run."""
     if batches_in(files, f"{place}/commits"):
         return None
-    lines = read_lines(files, f"{place}/{NOTE_FILE}")
+    lines = files.lines(f"{place}/{NOTE_FILE}")
     if lines is None:
-        if RECOVERED in "".join(read_lines(files, f"{place}/{METADATA_FILE}") or ()):
+        if RECOVERED in "".join(files.lines(f"{place}/{METADATA_FILE}") or ()):
             raise RecoveryError(
                 f"{place}/{NOTE_FILE} is missing, and the first batch begins from it; "
                 f"{AGAIN}, with a new folder"
@@ -111,7 +109,7 @@ def pending_recovery(
             f"the recovery of checkpoint {place} was not finished (it is for id "
             f"{recovery.checkpoint_id}, found {checkpoint.id}); {AGAIN}"
         )
-    found = sha256_of(files, f"{place}/{STATE_FILE}")
+    found = files.sha256(f"{place}/{STATE_FILE}")
     if found != recovery.state_sha256:
         raise RecoveryError(
             f"{place}/{STATE_FILE} is {'missing' if found is None else 'damaged'}: SHA-256 "
