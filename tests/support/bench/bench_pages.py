@@ -151,7 +151,7 @@ def neighbours(figures: Figures) -> str:
         else:
             cells = ("failed" if "failed" in each else "could not be run", "", "")
         rows.append([name, each["guarantee"], *cells])
-    head = ["who", "guarantee", "p50 / p95 / p99 ms", "creates/s", "CPU s per 100,000"]
+    head = ["program", "guarantee", "p50 / p95 / p99 ms", "creates/s", "CPU s per 100,000"]
     return markdown_table(head, rows)
 
 
