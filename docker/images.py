@@ -1,10 +1,10 @@
 """The images of docker/: `make docker-build`, or `python docker/images.py [kafka] [job]`.
 
-Built is what is missing or older than what it is made of. What goes into an image is gathered here
-and not in the build: packages and jars come by this machine's pip and Python, with its mirrors,
-proxies and certificates, of which nothing must get into an image, and are checked against the locks
-here and once more in the build. The build itself asks the network for the packages of the base
-image's own distribution alone. It needs neither BuildKit nor Compose version 2, and both will do.
+Docker's own cache knows what has changed since the last build. What goes into an image is gathered
+here: packages and jars come by this machine's pip and Python, with its mirrors, proxies and
+certificates, of which nothing must get into an image, and are checked against the locks here and
+once more in the build. The build itself asks the network for the packages of the base image's own
+distribution alone. It needs neither BuildKit nor Compose version 2, and both will do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,6 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 HERE: Final = ROOT / "docker"
 BUILD: Final = ROOT / "build" / "docker"
 
-LABEL: Final = "spu-assigner.inputs"
-BUILDER_LABEL: Final = "spu-assigner.builder"  # of a stage that is no image of its own
 IMAGES: Final[Mapping[str, str]] = {"kafka": "spu-assigner-kafka", "job": "spu-assigner"}
 IMAGE_VARIABLES: Final = {"kafka": "KAFKA_IMAGE", "job": "SPU_ASSIGNER_IMAGE"}
 BASE_VARIABLE: Final = "DOCKER_BASE"
@@ -38,7 +36,6 @@ GLIBC_MINOR: Final = 36
 ARCHITECTURES: Final = {"amd64": "x86_64", "arm64": "aarch64"}
 PROXIES: Final = ("http_proxy", "https_proxy", "no_proxy")
 
-SOURCES: Final = ("pyproject.toml", "README.md", "LICENSE", "core", "schemas", "stream")
 JOB_JARS: Final[tuple[Group, ...]] = ("spark-kafka", "spark-local", "spark-s3")
 KAFKA_JARS: Final[tuple[Group, ...]] = ("broker", "kafka-tools")
 
@@ -103,7 +100,7 @@ def compose() -> list[str]:
 
 
 def ensure_image(name: str) -> str:
-    """Build one of IMAGES if there is none, or one of older inputs; its name.
+    """Build one of IMAGES, of which Docker makes again what has changed; its name.
 
     An image that the user names with KAFKA_IMAGE or SPU_ASSIGNER_IMAGE is pulled if it is missing.
 
@@ -120,26 +117,18 @@ def ensure_image(name: str) -> str:
     if said(["docker", "image", "inspect", base]).returncode != 0:
         why = f"the base image {base} is not there and cannot be pulled; name another with "
         _run(["docker", "pull", "--quiet", base], f"{why}{BASE_VARIABLE}")
-    inputs = _inputs(name, base, architecture)
-    form = f'{{{{index .Config.Labels "{LABEL}"}}}}'
-    label = said(["docker", "image", "inspect", "--format", form, IMAGES[name]])
-    if label.stdout.strip() == inputs:
-        report(f"image {IMAGES[name]} is up to date")
-        return IMAGES[name]
     report(f"image {IMAGES[name]}: gathering what goes in")
     folder = _gather_kafka() if name == "kafka" else _gather_job(architecture)
-    report(f"image {IMAGES[name]}: building, the first time some minutes")
+    report(f"image {IMAGES[name]}: building what has changed, the first time some minutes")
     proxies = [value for proxy in PROXIES for value in _build_argument(proxy)]
     command = [
         *("docker", "build", "--file", str(HERE / f"{name}.Dockerfile"), "--tag", IMAGES[name]),
-        *("--label", f"{LABEL}={inputs}", "--build-arg", f"BASE={base}"),
-        *("--build-arg", f"BUILDER={inputs}", *proxies, str(folder)),
+        *("--build-arg", f"BASE={base}", *proxies, str(folder)),
     ]
     with (BUILD / f"{name}.log").open("wb") as log:
         status = subprocess.call(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
-    _remove_leftovers(inputs, label.stdout.strip())
     if status != 0:
         text = (BUILD / f"{name}.log").read_text(encoding="utf-8", errors="replace")
         raise DockerError(
@@ -149,45 +138,10 @@ def ensure_image(name: str) -> str:
     return IMAGES[name]
 
 
-def _remove_leftovers(inputs: str, before: str) -> None:
-    """Images without a name that a build leaves: its stages, without BuildKit, and the older image.
-
-    Only those of these inputs, and only if no container uses them.
-    """
-    labels = [f"{BUILDER_LABEL}={inputs}", *([f"{LABEL}={before}"] if before else ())]
-    for label in labels:
-        said(["docker", "image", "prune", "--force", "--filter", f"label={label}"])
-
-
 def _build_argument(proxy: str) -> list[str]:
     """Docker knows these arguments by itself and keeps them out of the image."""
     value = os.environ.get(proxy) or os.environ.get(proxy.upper())
     return ["--build-arg", f"{proxy}={value}"] if value else []
-
-
-def _inputs(name: str, base: str, architecture: str) -> str:
-    """What an image is made of, as one hash: a change of any of it makes another."""
-    files = [HERE / f"{name}.Dockerfile", *sorted(HERE.glob(f"{name}[-_]*"))]
-    files.append(ROOT / "stream" / "local" / "jvm" / "jars.lock.json")
-    if name == "job":
-        files += [HERE / "requirements.lock", ROOT / "requirements-build.lock", *_sources()]
-    found = hashlib.sha256(f"{base} {architecture}\n".encode())
-    for path in files:
-        data = path.read_bytes()
-        found.update(f"{path.relative_to(ROOT)} {len(data)}\n".encode() + data)
-    return found.hexdigest()
-
-
-def _sources() -> Iterator[Path]:
-    """The product's own files."""
-    for name in SOURCES:
-        path = ROOT / name
-        if path.is_file():
-            yield path
-            continue
-        for found in sorted(path.rglob("*")):
-            if found.is_file() and "__pycache__" not in found.parts:
-                yield found
 
 
 def _gather_kafka() -> Path:

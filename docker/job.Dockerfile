@@ -26,9 +26,6 @@ RUN set -eu; \
     export PYTHONPATH=/tools; \
     pip --python /opt/spu-assigner/bin/python install --no-index --find-links /wheels \
       --require-hashes --no-build-isolation --requirement /locks/requirements.lock
-# By this what an engine without BuildKit keeps of this stage and the next is found and removed.
-ARG BUILDER
-LABEL spu-assigner.builder=${BUILDER}
 
 # The product apart from what it needs: a change of it makes one small layer.
 FROM packages AS product

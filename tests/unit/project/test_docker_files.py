@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import socket
@@ -92,30 +91,6 @@ def test_a_port_that_is_taken_is_reported_before_anything_is_built(engine: Path)
         "listens there, or name another port with KAFKA_PORT\n"
     )
     assert not [call for call in calls(engine) if call.startswith(("build", "image", "pull"))]
-
-
-@pytest.mark.parametrize("status", [0, 1])
-def test_a_build_removes_what_it_leaves_without_a_name(
-    engine: Path, status: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """The stages of an image are gigabytes, and `docker image ls` shows them as `<none>`."""
-    monkeypatch.syspath_prepend(str(DOCKER))
-    images = importlib.import_module("images")
-    monkeypatch.setenv("PATH", f"{engine}:/usr/bin:/bin")
-    monkeypatch.setattr(images, "BUILD", tmp_path)
-    monkeypatch.setattr(images, "_gather_kafka", lambda: tmp_path)
-    monkeypatch.setattr(images, "check_engine", lambda: "x86_64")
-    if status:
-        text = (engine / "docker").read_text(encoding="utf-8")
-        (engine / "docker").write_text(f"#!/bin/sh\n[ $1 != build ] || exit 1\n{text}", "utf-8")
-        with pytest.raises(images.DockerError, match="could not be built"):
-            images.ensure_image("kafka")
-    else:
-        images.ensure_image("kafka")
-    asked = calls(engine)
-    inputs = images._inputs("kafka", images.BASE, "x86_64")
-    assert f"image prune --force --filter label={images.BUILDER_LABEL}={inputs}" in asked
-    assert not [call for call in asked if "prune" in call and "label=" not in call]
 
 
 def test_every_published_port_is_on_the_loopback() -> None:
