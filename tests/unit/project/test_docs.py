@@ -94,17 +94,20 @@ def test_the_settings_table_is_that_of_the_code() -> None:
         assert line.startswith(f"| {spec.what} | {where} | {default} | ")
 
 
-def test_the_table_of_rights_is_that_of_the_code() -> None:
+def test_the_lists_of_rights_are_those_of_the_code() -> None:
     """The tests on a broker hold those of the code to be the least."""
-    table = _between("docs/security.md", "rights")
-    rows = re.findall(r"^\| (\w+) \| (\S+) (.+) \| (.+) \| .+ \|$", table, re.MULTILINE)
-    grants = [(role, grant) for role in Role for grant in GRANTS[role]]
-    assert [(who, on, rights) for who, on, _, rights in rows] == [
-        (role, grant.resource, grant.operations) for role, grant in grants
-    ]
-    for (_, _, names, _), (_, grant) in zip(rows, grants, strict=True):
-        if grant.resource is Resource.TOPIC and not grant.is_mapped:
-            assert names == ", ".join(f"`{name}`" for name in grant.names)
+    _, *parts = re.split(r"^\*\*(\w+)\*\*: .+$", _between("docs/security.md", "rights"), flags=re.M)
+    shown = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert list(shown) == [role.value for role in Role]
+    for role in Role:
+        rows = re.findall(r"^- (\S+) (.+): ([A-Z][\w, ]+\w)(?: \(.+\))?$", shown[role], re.M)
+        assert [(on, rights) for on, _, rights in rows] == [
+            (grant.resource, grant.operations) for grant in GRANTS[role]
+        ]
+        assert len(rows) == shown[role].count("\n- ")
+        for (_, names, _), grant in zip(rows, GRANTS[role], strict=True):
+            if grant.resource is Resource.TOPIC and not grant.is_mapped:
+                assert names == ", ".join(f"`{name}`" for name in grant.names)
 
 
 @pytest.mark.parametrize("page", PAGES)
