@@ -148,13 +148,6 @@ def test_what_is_absent_or_null_has_its_default() -> None:
     assert event_from_json(rules_of(require=None, spread=[{"label": "zone"}])) == ruled
 
 
-@pytest.mark.parametrize("given_lists", [[{"id": "x"}, [1, [2]], None], {"partitions": 7}])
-def test_what_is_inside_manual_lists_is_left_to_the_core(given_lists: object) -> None:
-    event = event_from_json(line_of(replicas=given_lists))
-    assert isinstance(event, TopicCreate)
-    assert event.replicas == given_lists
-
-
 def test_a_number_out_of_range_is_an_event() -> None:
     """The asker gets a status with a code for it."""
     line = '{"type":"topic_grow","event_id":"e","cluster_id":"c","topic":"t","partitions":-9e0}'
