@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -283,15 +281,3 @@ def test_a_dead_letter_shows_the_line_and_keeps_64_kib_of_it() -> None:
         "message": "why",
         "raw": "\ufffd" + "x" * 65_535,
     }
-
-
-def test_jsonl_imports_neither_avro_nor_kafka_nor_spark() -> None:
-    """`simulate` starts within 0.3 s."""
-    program = (
-        "import sys, spu_assigner.schemas.json_lines.lines\n"
-        "print({'fastavro', 'confluent_kafka', 'pyspark'} & set(sys.modules))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert run.stdout == "set()\n"
