@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from spu_assigner.core.base.constraints import Constraints
@@ -33,6 +33,16 @@ class OneCluster:
         self.default = default
         for event in first:
             self.apply(event)
+
+    @classmethod
+    def on_racks(cls, racks: str, *lists: list[int], **given: Any) -> Self:
+        """SPUs 0, 1, … on these racks, a letter each, and a topic."""
+        life = cls()
+        for spu_id, rack in enumerate(racks):
+            life.join(spu_id, rack=rack, **given)
+        if lists:
+            life.adopt("t", *lists)
+        return life
 
     def apply(self, event: Event) -> list[Answer]:
         return list(answers(step(self.state, event, default_policy=self.default)))

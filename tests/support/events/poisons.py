@@ -255,7 +255,6 @@ _FIELD_VALUES: Final[list[tuple[Code, str, dict[str, bytes]]]] = [
     (_NOBODY, "an event id of \x1b[2J 🚀 \x00 \u202e: no log prints it as it is", {}),
     (_NOBODY, "1 partition in nine bytes: Avro allows it", {"partitions": _NINE_BYTES}),
     (Code.INVALID_DEMAND, "a demand of -1: below 0", {"demand": _amounts(("disk", -1))}),
-    (Code.INVALID_DEMAND, "a name of 60,000 characters", {"demand": _amounts(("r" * 60_000, 1))}),
     (Code.UNKNOWN_RESOURCE, "a demand that no SPU has", {"demand": _amounts(("disk", 1))}),
 ]
 _A: Final = text_bytes("a")
@@ -446,7 +445,6 @@ FILES: Final = [
     *PLACES,
     File("a link: the file may be another's", _link, "is a symbolic link"),
     File("8 MiB and a byte", _sparse(MANUAL_FILE_SIZE_MAX + 1), "has more than 8388608 bytes"),
-    _holding("two values: joined files", _FILE * 2, "Extra data"),
     _holding("deep lists: the stack ends", b"[" * _DEEP + b"]" * _DEEP, "nested too deeply"),
     _holding(
         "replicas 900 deep: read, it ends the stack of whoever quotes it",

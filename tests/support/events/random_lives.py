@@ -201,16 +201,16 @@ class _Author:
             require=(rules.choice(selectors),) * rules.randint(0, 1),
             forbid=("spu_id in (0, 1)",) * rules.randint(0, 1),
             prefer=(Preference(rules.choice(selectors), rules.choice((-1, 5))),),
-            spread=(SpreadLevel("zone", rules.choice((None, 1, 2, 2)), self.least()),)
+            spread=(
+                SpreadLevel(
+                    "zone", rules.choice((None, 1, 2, 2)), self.demands.choice((None, None, 1))
+                ),
+            )
             * rules.randint(0, 1),
             apart_from=other if rules.random() < 0.5 else (),
             together_with=other if rules.random() < 0.3 else (),
             leaders=(rules.choice(selectors),) * rules.randint(0, 1),
         )
-
-    def least(self) -> int | None:
-        """Likewise replicas of each value of a level."""
-        return self.demands.choice((None, None, 1))
 
     def amounts(self, least: int, most: int, random: Random | None = None) -> dict[str, int] | None:
         """So much of some resources, in a life that has them."""

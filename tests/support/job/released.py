@@ -45,7 +45,9 @@ def unpack(archive: Path, folder: Path) -> list[Left]:
         packed.extractall(folder, filter="data")
     for checksum in folder.rglob(".*.crc"):  # of the files as they were; Spark can do without
         checksum.unlink()
-    for path in step_notes(folder / "checkpoint"):
+    notes = [*folder.glob("checkpoint/state/*/_metadata/v2/*")]
+    assert notes
+    for path in filter(Path.is_file, notes):
         text = path.read_text(encoding="utf-8")
         place = f'"file:{folder}/checkpoint/state/'
         path.write_text(re.sub(r'"file:[^"]*?/checkpoint/state/', place, text), encoding="utf-8")
@@ -62,13 +64,6 @@ def unpack(archive: Path, folder: Path) -> list[Left]:
         )
         for row in map(json.loads, lines)
     ]
-
-
-def step_notes(checkpoint: Path) -> list[Path]:
-    """Spark's notes about the stateful step: its name, and where its state is."""
-    notes = [path for path in checkpoint.glob("state/*/_metadata/v2/*") if path.is_file()]
-    assert notes
-    return notes
 
 
 def archives() -> dict[str, Path]:

@@ -239,12 +239,11 @@ def merged(parts: Sequence[Sequence[Read]], shards: int) -> Iterator[Read]:
     each always the least time; among equals the first part.
     """
     for shard in range(shards):
-        own = [[read for read in reads if _shard_of(read, shards) == shard] for reads in parts]
+        own = [
+            [read for read in reads if zlib.crc32(read.key or b"") % shards == shard]
+            for reads in parts
+        ]
         yield from heapq.merge(*own, key=lambda read: read.time_ms)
-
-
-def _shard_of(read: Read, shards: int) -> int:
-    return zlib.crc32(read.key or b"") % shards
 
 
 def marker_of(value: bytes | None) -> CommitMarker:

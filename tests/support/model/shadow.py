@@ -385,7 +385,8 @@ def _check_nothing_helps(
     """A list waits only as long as it must; what rules forbid is not looked at."""
     if record.constraints is not None or record.topic in state.apart_from or state.barred:
         return
-    if is_held and all(is_dead(state, spu_id) for spu_id in ids):
+    spus = [state.spus[SpuId(spu_id)] for spu_id in ids]
+    if is_held and all(not spu.online and (spu.unreachable or not spu.leaving) for spu in spus):
         return  # There is nothing to copy from.
     name, need = record.topic, [] if record.need is None else record.need.by_name()
     takers = [
@@ -403,12 +404,6 @@ def _check_nothing_helps(
     online = [spu_id for spu_id in ids if state.spus[SpuId(spu_id)].online]
     may_serve = is_held and online and not is_evicted(state, record, ids)
     _hold(not may_serve, f"{name} has {ids}, on a leaving SPU, and {online} could serve")
-
-
-def is_dead(state: ClusterState, spu_id: int) -> bool:
-    """Whether an SPU was offline before it was decommissioned, or is still to come back."""
-    spu = state.spus[SpuId(spu_id)]
-    return not spu.online and (spu.unreachable or not spu.leaving)
 
 
 def is_remembered(state: ClusterState, event: Event) -> bool:

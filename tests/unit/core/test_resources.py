@@ -136,8 +136,6 @@ def test_no_other_way_to_place_has_a_largest_share_smaller_by_more_than_a_replic
     [
         (Policy.FLUVIO, (100, 10, 100), (3, 2), "SPU 1 has 10 of disk free, and the lists take 12"),
         (Policy.REDPANDA, (100, 10, 100), (3, 2), "SPU 1 has 10 of disk free, and the lists take"),
-        (Policy.BALANCED, (10, 10, 3), (1, 3), "found 2 SPUs with room for 3 replicas"),
-        (Policy.BALANCED, (10, 10, 3), (1, 3), "(1 has less than 6 of disk free)"),
     ],
 )
 def test_a_refusal_names_the_resource_and_where_it_is_short(

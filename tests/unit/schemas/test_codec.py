@@ -93,14 +93,6 @@ def test_a_bytearray_is_read_like_bytes() -> None:
     assert decode_record(bytearray(encode_record(MAP))) == MAP
 
 
-def test_the_object_form_of_manual_lists_is_written_as_the_list_form() -> None:
-    """Avro has one form; the file of the documents may have either."""
-    lists = [{"id": 0, "replicas": [1, 2]}, {"id": 1, "replicas": []}]
-    listed = Events().create(replicas=lists)
-    boxed = Events().create(replicas={"partitions": lists})
-    assert encode_event(boxed) == encode_event(listed)
-
-
 @given(replica_lists() | ragged_lists(), st.integers(1, 7))
 def test_lists_in_several_sized_blocks_are_read_too(lists: ReplicaLists, rows: int) -> None:
     """Other writers of Avro may split an array, and give the bytes of each part."""

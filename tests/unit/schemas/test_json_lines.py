@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -148,13 +146,6 @@ def test_what_is_absent_or_null_has_its_default() -> None:
     assert event_from_json(rules_of(require=None, spread=[{"label": "zone"}])) == ruled
 
 
-@pytest.mark.parametrize("given_lists", [[{"id": "x"}, [1, [2]], None], {"partitions": 7}])
-def test_what_is_inside_manual_lists_is_left_to_the_core(given_lists: object) -> None:
-    event = event_from_json(line_of(replicas=given_lists))
-    assert isinstance(event, TopicCreate)
-    assert event.replicas == given_lists
-
-
 def test_a_number_out_of_range_is_an_event() -> None:
     """The asker gets a status with a code for it."""
     line = '{"type":"topic_grow","event_id":"e","cluster_id":"c","topic":"t","partitions":-9e0}'
@@ -290,15 +281,3 @@ def test_a_dead_letter_shows_the_line_and_keeps_64_kib_of_it() -> None:
         "message": "why",
         "raw": "\ufffd" + "x" * 65_535,
     }
-
-
-def test_jsonl_imports_neither_avro_nor_kafka_nor_spark() -> None:
-    """`simulate` starts within 0.3 s."""
-    program = (
-        "import sys, spu_assigner.schemas.json_lines.lines\n"
-        "print({'fastavro', 'confluent_kafka', 'pyspark'} & set(sys.modules))"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert run.stdout == "set()\n"

@@ -169,10 +169,7 @@ def test_what_goes_and_what_comes(
     row: list[int], offline: list[int], racks: str, factor: int, left: list[int]
 ) -> None:
     """The documented order: leaving, offline, racks, the fullest; the leader while it is online."""
-    life = OneCluster()
-    for spu_id, rack in enumerate(racks or "aaaa"):
-        life.join(spu_id, rack=rack)
-    life.adopt("t", row)
+    life = OneCluster.on_racks(racks or "aaaa", row)
     for spu_id in offline:
         life.leave(spu_id)
     life.apply(life.build.replication("t", factor))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from spu_assigner.core.base.constraints import Constraints, SpreadLevel, Taint, TaintEffect
+from spu_assigner.core.base.constraints import Constraints, SpreadLevel
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.records import Status
-from spu_assigner.core.constraints.rule_table import TAINT_RULES_MAX, topic_rules
+from spu_assigner.core.constraints.rule_table import topic_rules
 from spu_assigner.core.constraints.work import SEARCH_STEPS_MAX, TooMuchWorkError, Work
 from spu_assigner.core.decision import requests
 from spu_assigner.core.placement.eligibility import ruled_field
@@ -85,13 +85,3 @@ def test_what_is_counted_does_not_depend_on_what_is_kept_in_memory() -> None:
         warm.create("t", 40, 3, constraints=rules, ignore_rack=True)
         warm.apply(warm.build.delete("t"))
         assert given(warm.state, 20_000 + number) == given(cold.state, 20_000 + number)
-
-
-def test_very_many_taints_are_one_rule_from_some_number_on() -> None:
-    life = OneCluster(default=Policy.BALANCED)
-    for spu_id in range(TAINT_RULES_MAX + 10):
-        taint = Taint("host", f"h{spu_id:03d}", TaintEffect.NO_NEW_REPLICAS)
-        life.join(spu_id, taints=(taint,), labels={"a": "b"})
-    refused = the_status(life.create("t", 1, 1, constraints=Constraints(require=("a=b",))))
-    assert refused.code is Code.UNSATISFIABLE
-    assert "taint … and 10 others (excludes 10 SPUs)" in (refused.message or "")

@@ -42,6 +42,10 @@ def test_the_docstring_example_is_true() -> None:
     [
         ("import spu_assigner.core", {"spu_assigner"}),
         (
+            "import spu_assigner.schemas.json_lines.lines",
+            {"spu_assigner", "numpy", "msgspec", "typing_extensions"},
+        ),
+        (
             "from spu_assigner.core import SpuJoined, Constraints; "
             "SpuJoined(event_id='e', cluster_id='c', spu_id=0)",
             {"spu_assigner", "msgspec", "typing_extensions"},

@@ -18,14 +18,6 @@ GONE = LeaveMode.DECOMMISSION
 EVICTED = Taint("worn", "yes", Effect.EVICT)
 
 
-def on_racks(racks: str) -> OneCluster:
-    """SPUs 0, 1, … on these racks, a letter each."""
-    life = OneCluster()
-    for spu_id, rack in enumerate(racks):
-        life.join(spu_id, rack=rack)
-    return life
-
-
 @pytest.mark.parametrize("policy", [Policy.BALANCED, Policy.FLUVIO, Policy.MANUAL])
 @pytest.mark.parametrize(
     ("racks", "row", "gone", "taken"),
@@ -39,14 +31,14 @@ def test_a_replacement_keeps_the_list_even_over_racks(
     policy: Policy, racks: str, row: list[int], gone: int, taken: int
 ) -> None:
     """Also with more replicas than racks, where no rack is free of them."""
-    life = on_racks(racks)
+    life = OneCluster.on_racks(racks)
     life.adopt("t", row, policy=policy)
     life.leave(gone, GONE)
     assert life.lists("t") == [[*[spu_id for spu_id in row if spu_id != gone], taken]]
 
 
 def test_what_a_taint_drives_away_and_what_was_short_goes_by_racks_too() -> None:
-    life = on_racks("aaabbb")
+    life = OneCluster.on_racks("aaabbb")
     life.adopt("t", [0, 3, 1, 4])
     life.join(3, rack="b", taints=(EVICTED,))
     assert life.lists("t") == [[0, 1, 4, 5]]

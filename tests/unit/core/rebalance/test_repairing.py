@@ -19,19 +19,9 @@ from support.events.simulation import fault_of
 from support.project.case_share import share_of
 
 
-def on_racks(racks: str, *lists: list[int], capacity: int = 100, **given: Any) -> OneCluster:
-    """One SPU for each letter, which is its rack, and a topic."""
-    life = OneCluster()
-    for spu_id, rack in enumerate(racks):
-        life.join(spu_id, rack=rack, capacity=capacity, **given)
-    if lists:
-        life.adopt("t", *lists)
-    return life
-
-
 def test_of_two_on_a_rack_one_moves_to_the_rack_that_joins() -> None:
     """Not the one that is alone on its rack, though its SPU holds most."""
-    life = on_racks("abb", [0, 2, 1], [0, 1, 2])
+    life = OneCluster.on_racks("abb", [0, 2, 1], [0, 1, 2])
     life.join(3, rack="c", capacity=100)
     assert life.rebalance().moves == 2
     assert all({0, 3} < set(row) for row in life.lists("t"))
@@ -39,7 +29,7 @@ def test_of_two_on_a_rack_one_moves_to_the_rack_that_joins() -> None:
 
 @pytest.mark.parametrize("racks", ["aab", "aabc", "aaab"])
 def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
-    life = on_racks(racks, [0, 1])
+    life = OneCluster.on_racks(racks, [0, 1])
     assert life.rebalance().message == (
         "1 replica moves (1 to repair lists, 0 to even out), 0 lists get another leader from among "
         "their replicas"
@@ -49,7 +39,7 @@ def test_two_on_one_rack_take_one_move_to_an_empty_one(racks: str) -> None:
 
 def test_few_moves_repair_as_much_as_they_may() -> None:
     """And the answer says what is left; leaders alone repair nothing."""
-    life = on_racks("aabb", *[[0, 1]] * 5)
+    life = OneCluster.on_racks("aabb", *[[0, 1]] * 5)
     assert (life.rebalance(0).moves, life.rebalance(2).moves) == (0, 2)
     answer = life.rebalance(1)
     assert (answer.moves, "2 lists are left to be repaired" in (answer.message or "")) == (1, True)
@@ -59,7 +49,7 @@ def test_few_moves_repair_as_much_as_they_may() -> None:
 def test_of_many_lists_some_are_repaired_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others would keep all events waiting; asking again repairs them, too."""
     monkeypatch.setattr(repairing, "LISTS_MAX", 6)
-    life = on_racks("aabb", *[[0, 1]] * 5)
+    life = OneCluster.on_racks("aabb", *[[0, 1]] * 5)
     assert "3 lists are left to be repaired" in (life.rebalance().message or "")
     while "left" in (life.rebalance().message or ""):
         pass
@@ -67,14 +57,14 @@ def test_of_many_lists_some_are_repaired_at_a_time(monkeypatch: pytest.MonkeyPat
 
 
 def test_repairs_count_as_bytes() -> None:
-    life = on_racks("aabb", *[[0, 1]] * 5, resources={"disk_bytes": 10_000})
+    life = OneCluster.on_racks("aabb", *[[0, 1]] * 5, resources={"disk_bytes": 10_000})
     life.apply(life.build.demand("t", demand={"disk_bytes": 10}))
     message = life.rebalance(max_bytes=35).message or ""
     assert message.startswith("3 replicas of 30 bytes move (3 to repair lists")
 
 
 def test_a_topic_that_ignores_racks_is_not_repaired() -> None:
-    life = on_racks("aabb")
+    life = OneCluster.on_racks("aabb")
     life.create("t", 2, 2, policy=Policy.FLUVIO, ignore_rack=True)
     assert "to repair" not in (life.rebalance().message or "")
 
@@ -84,7 +74,7 @@ def test_a_topic_that_ignores_racks_is_not_repaired() -> None:
 def test_no_further_move_makes_a_list_more_even(data: st.DataObject) -> None:
     """On random clusters, once nothing moves any more."""
     racks = data.draw(st.text("abcd", min_size=2, max_size=8))
-    life = on_racks(racks, capacity=data.draw(st.sampled_from([6, 100])))
+    life = OneCluster.on_racks(racks, capacity=data.draw(st.sampled_from([6, 100])))
     ids = range(len(racks))
     rows = st.lists(st.sampled_from(ids), min_size=1, max_size=5, unique=True)
     for number in range(data.draw(st.integers(1, 3))):

@@ -31,7 +31,7 @@ MEASURES = (
 
 
 def random_cluster(draw: random.Random) -> ClusterState:
-    """Offline and cordoned SPUs, lists of any length, little room, up to two resources."""
+    """Offline, cordoned and tainted SPUs, lists of any length, little room, up to two resources."""
     count = draw.randint(1, 9)
     ids = sorted(draw.sample(range(40), count))
     names: list[str | None] = draw.choice([[None], ["a", "b"], ["a", "b", "c"], ["a", None]])
@@ -46,7 +46,8 @@ def random_cluster(draw: random.Random) -> ClusterState:
     for spu in ids:
         has = {name: draw.randint(0, 40) for name in kinds}
         slots = max(0, held[spu] + draw.randint(-1, spare))
-        life.join(spu, rack=draw.choice(names), capacity=slots, resources=has)
+        taints = (Taint("k", "", draw.choice(list(TaintEffect)[:2])),) * (draw.random() < 0.2)
+        life.join(spu, rack=draw.choice(names), capacity=slots, resources=has, taints=taints)
     cut = len(lists) // 2
     for topic, rows in (("a", lists[:cut]), ("b", lists[cut:])):
         needs = {name: draw.randint(0, 5) for name in kinds}
@@ -68,7 +69,7 @@ class PlainCluster:
         self.ids = [int(spu) for spu in sorted(spus)]
         self.racks = {spu: spus[spu].rack for spu in self.ids}
         self.online = {spu: spus[spu].online for spu in self.ids}
-        self.cordoned = {spu: spus[spu].cordoned for spu in self.ids}
+        self.cordoned = {spu: spus[spu].cordoned or spus[spu].is_closed for spu in self.ids}
         self.capacity = {spu: spus[spu].capacity for spu in self.ids}
         self.has = {spu: dict(spus[spu].resources) for spu in self.ids}
         self.lists: list[list[int]] = []
@@ -238,16 +239,6 @@ def test_the_spus_to_add_are_never_more_than_an_exact_flow_needs() -> None:
         if needed:  # With one less not even a flow finds a slot for each.
             placed = cluster.placeable(failed, added=needed - 1, capacity=capacity)
             assert placed < outcome.replicas
-
-
-def test_an_spu_with_a_taint_against_new_replicas_takes_none() -> None:
-    """It is closed, as if it were cordoned; a taint against leaders alone keeps nothing away."""
-    life = OneCluster(*Events().joins(0, 1, capacity=1))
-    closed, barred = TaintEffect.NO_NEW_REPLICAS, TaintEffect.NO_LEADERS
-    life.join(2, taints=(Taint(key="k", value="", effect=closed),), capacity=10)
-    life.join(3, taints=(Taint(key="k", value="", effect=barred),), capacity=100)
-    life.manual("t", [0, 1])
-    assert FailureAnalysis(life.state).outcome([0]).free_slots == 100
 
 
 def test_the_failure_of_an_unknown_spu_is_refused() -> None:
