@@ -46,11 +46,8 @@ from spu_assigner.core.explain.replay import Explained, NotRepeatedError, replay
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text, ring_of_text
 
-# Of lists that were there.
-CHANGES: Final = (
-    *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
-    Mode.DEMAND,
-    Mode.CONSTRAINTS,
+CHANGES: Final = (  # of lists that were there
+    *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION, Mode.DEMAND, Mode.CONSTRAINTS),
 )
 BY_SHARES: Final = (Mode.BALANCED, Mode.BALANCED_ROUNDS, Mode.CONSTRAINED)
 Reasons = list[tuple[int, PlacementDecision]]  # by partition, of those whose list the map set
