@@ -31,7 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.clusters.moves.reassigning import MovesError, Partition
+from spu_assigner.stream.clusters.moves.reassigning import MovesError
+from spu_assigner.stream.kafka.log_dirs import Partition
 from support.bench.figures import keep, parser_of, say
 from support.job.kafka_operator import Lists, Operator
 from support.kafka.kafka_cluster import KafkaCluster
