@@ -5,7 +5,6 @@ A plain value is judged as the class itself judges it; of lists and objects each
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any, Final, get_args, get_origin, get_type_hints
@@ -55,13 +54,6 @@ def reader_of(hint: Any) -> FieldReader:
             return None
 
     return read
-
-
-def path_of(field: str) -> tuple[int | str, ...]:
-    """The names and indexes on the way to a field that a fault names: `spread[0].max`."""
-    return tuple(
-        int(index) if index else name for name, index in re.findall(r"([^.[\]]+)|\[(\d+)\]", field)
-    )
 
 
 def is_deeper_than(value: object, depth: int) -> bool:

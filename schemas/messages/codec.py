@@ -120,11 +120,6 @@ def encode_record(record: Message, *, wire: Wire = Wire.CONFLUENT) -> bytes:
     return header + write(record)
 
 
-def type_name_of(record: Message | Event) -> str:
-    """The name of its schema."""
-    return TYPE_NAMES[type(record)]
-
-
 def _entrance(data: bytes) -> _Entrance:
     """The entrance of a message; made when the first message of its kind is read."""
     size = _CONFLUENT_SIZE if data.startswith(_CONFLUENT_MARK) else _SINGLE_OBJECT_SIZE

@@ -27,8 +27,8 @@ from spu_assigner.schemas.messages.codec import (
     encode_event,
     encode_record,
     single_object_header,
-    type_name_of,
 )
+from spu_assigner.schemas.messages.meanings import TYPE_NAMES
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.common.json_line_reading import event_of_line
 from spu_assigner.stream.job.shard.batch import Options
@@ -129,7 +129,7 @@ def _check_whole(message: bytes, value: Any, decode: Callable[[bytes], Any]) -> 
         except DecodeError:
             continue
         raise PromiseError(f"{message.hex()} is {value}, and with a byte more or less {found}")
-    name = type_name_of(value)
+    name = TYPE_NAMES[type(value)]
     for make in (confluent_header, single_object_header):
         header = make(_REGISTRY.current(name))
         if message.startswith(header):

@@ -51,8 +51,8 @@ from spu_assigner.schemas.messages.codec import (
     encode_event,
     encode_record,
     single_object_header,
-    type_name_of,
 )
+from spu_assigner.schemas.messages.meanings import TYPE_NAMES
 from spu_assigner.schemas.messages.wire import (
     AppliedTopic,
     CommitMarker,
@@ -289,7 +289,7 @@ RING = RingEvent(
 
 
 def encode(value: Any, wire: Wire = Wire.CONFLUENT) -> bytes:
-    write = encode_event if type_name_of(value) in EVENT_KINDS else encode_record
+    write = encode_event if TYPE_NAMES[type(value)] in EVENT_KINDS else encode_record
     return write(value, wire=wire)
 
 

@@ -28,16 +28,15 @@ from spu_assigner.schemas.messages.codec import (
     EventKind,
     decode_event,
     decode_record,
-    type_name_of,
 )
-from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES
+from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES, TYPE_NAMES
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
 from support.events.event_codecs import decode, encode, example
 from support.job.released import Left, archives, unpack
 from support.project.schema_registry import breaks, faults, with_schema, write
 
 REGISTRY = Registry.load()
-TYPE_NAMES = REGISTRY.type_names
+NAMES = REGISTRY.type_names
 
 
 # What is there.
@@ -49,18 +48,18 @@ def test_the_registry_is_sound_and_every_version_reads_all_earlier_ones() -> Non
 
 
 def test_every_type_has_a_schema_an_example_and_a_codec() -> None:
-    names = sorted(TYPE_NAMES)
+    names = sorted(NAMES)
     assert sorted(path.stem for path in FOLDER.glob("*.avsc")) == names
     assert sorted(path.stem for path in (FOLDER / "examples").glob("*.json")) == names
     assert sorted(EVENT_TYPES | MESSAGE_TYPES) == names
 
 
-@pytest.mark.parametrize("type_name", TYPE_NAMES)
+@pytest.mark.parametrize("type_name", NAMES)
 def test_an_example_is_what_the_schema_says_and_what_the_codec_writes(type_name: str) -> None:
     """Examples are copied by those who write producers, so they must be right."""
     data = example(REGISTRY.current(type_name))
     [value] = decode(data)
-    assert type_name_of(value) == type_name
+    assert TYPE_NAMES[type(value)] == type_name
     assert encode(value) == data
 
 
@@ -72,7 +71,7 @@ def parts(schema: Any) -> Iterator[dict[str, Any]]:
             yield from parts(each)
 
 
-@pytest.mark.parametrize("type_name", TYPE_NAMES)
+@pytest.mark.parametrize("type_name", NAMES)
 def test_a_schema_is_in_our_namespace_and_documented(type_name: str) -> None:
     """It is the contract that other teams read: types and fields all say what they are."""
     schema = json.loads((FOLDER / f"{type_name}.avsc").read_text("utf-8"))
@@ -82,7 +81,7 @@ def test_a_schema_is_in_our_namespace_and_documented(type_name: str) -> None:
 
 
 def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order() -> None:
-    found = [part for name in TYPE_NAMES for part in parts(REGISTRY.current(name).expanded)]
+    found = [part for name in NAMES for part in parts(REGISTRY.current(name).expanded)]
     enums = {part["name"].rpartition(".")[2]: part for part in found if part["type"] == "enum"}
     assert enums.keys() == MEANING.enums.keys()
     for name, words in MEANING.enums.items():
@@ -123,8 +122,8 @@ def test_a_message_of_an_earlier_version_takes_the_defaults_of_what_came_since(
     older: dict[str, Any], fields: dict[str, Any], event: Any
 ) -> None:
     """A producer is updated when its team likes."""
-    registry = registry_with_history(type_name_of(event), older)
-    first, second = registry.versions(type_name_of(event))
+    registry = registry_with_history(TYPE_NAMES[type(event)], older)
+    first, second = registry.versions(TYPE_NAMES[type(event)])
     assert (first.version, second.version) == (1, 2)
     body = BytesIO()
     fastavro.schemaless_writer(body, fastavro.parse_schema(first.schema), fields)
@@ -290,7 +289,7 @@ def test_every_message_of_a_release_is_read(released: Released) -> None:
             if each.topic in KINDS
             else decode_record(each.value)
         )
-        found[type_name_of(message)] += 1
+        found[TYPE_NAMES[type(message)]] += 1
     unwritten = {"AppliedTopic", "MovesRun", "DeadLetter", "SpuUncordon", "SpuUndemote"}
     assert {*released.schemas.type_names} - {*found} == unwritten
 
