@@ -104,7 +104,13 @@ class Seat:
         """Record this, under this run's id."""
         holder = f"process {os.getpid()} on {socket.gethostname()}"
         run = replace(run, run_id=self.run_id, holder=holder, recorded_at=_now_ms())
-        self._producer.send(APPLIED_TOPICS, [(MOVES_KEY, encode_record(run))])
+        try:
+            self._producer.send(APPLIED_TOPICS, [(MOVES_KEY, encode_record(run))])
+        except OvertakenError:
+            deadline = time.monotonic() + SILENT_SECONDS
+            while time.monotonic() < deadline:
+                self.check()  # It says who has taken over, once that process has recorded it.
+            raise
         self.latest = run
 
     def check(self) -> None:
