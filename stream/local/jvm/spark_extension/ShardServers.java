@@ -37,6 +37,7 @@ public final class ShardServers {
   private static final long START_MS_MAX = 60_000; // takes half a second; longer under load
   private static final long PAUSE_MS = 5;
   private static final long RESTART_MS = 200; // for another attempt's server to begin to listen
+  private static final int FOLDER_SIZE_MAX = 90; // bytes; a socket's whole path has at most 107
   private static final String RETRIED = "Spark runs the task again, with a new server";
   // The C library raises the size from which memory goes back to the system with each large piece
   // that is freed: what was read at a start would lie among what lives on, and never go back.
@@ -210,16 +211,14 @@ public final class ShardServers {
           });
     }
 
-    /** Where a run's servers are found: short, since a socket's path is at most 108 bytes. */
+    /** Where a run's servers are found: in TMPDIR, unless a socket's path would be too long there. */
     private Path folder() throws IOException {
       Object user = java.nio.file.Files.getAttribute(Path.of("/proc/self"), "unix:uid");
-      return Path.of(temporary(), "spu-assigner-" + user + "-" + run.substring(0, 16));
-    }
-
-    /** Where Python has its temporary files: it asks the environment alone. */
-    private static String temporary() {
+      String name = "spu-assigner-" + user + "-" + run.substring(0, 16);
       String named = System.getenv("TMPDIR");
-      return named == null || named.isEmpty() ? "/tmp" : named;
+      Path found = Path.of(named == null || named.isEmpty() ? "/tmp" : named, name);
+      int size = found.toString().getBytes(StandardCharsets.UTF_8).length;
+      return size > FOLDER_SIZE_MAX ? Path.of("/tmp", name) : found;
     }
   }
 
