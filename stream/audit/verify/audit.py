@@ -151,13 +151,14 @@ class _Audit:
             for row in () if entry.marker.recovered_from else rest:
                 at, expected = Where(*place, row[2], row[4]), f"an answer; read up to {position}"
                 self._add(FindingKind.INPUT, "a message that no batch has read", expected, at)
+            ends = (own[0][2], own[-1][2]) if own else (first, last)
             begin, _ = self._history.spans.get(place, (last + 1, 0))
             if count and begin > first:
                 self._stop(f"inputs expired: {name} begins at {begin}, read from {first}")
-            elif len(own) != count:
+            elif (len(own), *ends) != (count, first, last):
                 self._stop(f"the inputs are not as they were read: {name}")
-                what = f"{len(own)} messages from offset {first} to {last}"
-                expected = f"{count}, which the batch has read"
+                what = f"{len(own)} messages from offset {ends[0]} to {ends[1]}"
+                expected = f"{count} from {first} to {last}, which the batch has read"
                 self._add(FindingKind.INPUT, what, expected, Where(*place, first))
             found += own
         return found

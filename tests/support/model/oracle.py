@@ -102,7 +102,8 @@ class Talk:
         is_update = before is not None and before.online
         cluster.report(spu_id, "updated" if is_update else "joined")
         cluster.refresh()
-        if before is None or not before.online or capacity > before.capacity:
+        grew = before is None or not before.online or capacity > before.capacity
+        if before is None or grew or rack != before.rack:  # Racks may be complete now.
             self._serve()
 
     def spu_left(self) -> None:

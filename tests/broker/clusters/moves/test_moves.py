@@ -141,7 +141,8 @@ def test_what_an_interrupted_run_has_left_is_cancelled(mover: Mover) -> None:
     with mover.running("--throttle", "1kB/s") as process:
         process.send_signal(signal.SIGINT)
         _, output = process.communicate(timeout=120)
-        assert process.returncode == 130, output
+        # Python ends by the signal itself if it came while `exec` made a class of an import.
+        assert process.returncode in {130, -signal.SIGINT}, output
         assert "apply: interrupted; Kafka goes on with 1 move: run again to finish" in output
     assert mover.throttles("orders")
     others = operator("apply", "--cancel", "--cluster", "c2")
