@@ -191,7 +191,7 @@ def topics_grow(count: int) -> Iterator[Cost]:
         assigner = with_clusters(names, CLUSTER_SPUS, policy)
         apply(assigner, (topic(f"s{n}", n) for n in range(count)))
         gc.collect()
-        gc.freeze()  # Topics are in no cycle; looking through a million of them is no event's.
+        gc.freeze()  # The collector would look through a million topics, which form no cycles.
         for number in range(ROUNDS):
             events = [topic(f"t{number}-{n}", n) for n in range(EVENTS)]
             yield f"create, {policy}", cost(assigner, events)
