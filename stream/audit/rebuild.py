@@ -21,7 +21,6 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import uuid
-import zlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -56,7 +55,7 @@ from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.faults import innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
-from spu_assigner.stream.job.query import shard_labels
+from spu_assigner.stream.job.query import SERVERS, server_of, shard_labels
 from spu_assigner.stream.job.session import command_session
 from spu_assigner.stream.job.shard.published import PublishedState, read_published
 from spu_assigner.stream.job.shard.state_log import first_writes
@@ -293,12 +292,16 @@ def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
 
     schema = pa.schema([("shard", pa.int32()), ("key", pa.string()), ("value", pa.binary())])
     with pq.ParquetWriter(file, schema, compression="zstd", use_dictionary=False) as writer:
-        for number, label in enumerate(shard_labels(shards)):
+        labels = shard_labels(shards)
+        servers = {name: server_of(name.encode(), labels) for name in published.cluster_ids}
+        for number in sorted({*servers.values()}):
             entries = {
                 key: value
-                for cluster_id in published.cluster_ids
-                if zlib.crc32(cluster_id.encode()) % shards == number
-                for key, value in published.entries(cluster_id)
+                for name in published.cluster_ids
+                if servers[name] == number
+                for key, value in published.entries(name)
             }
-            for key, value in first_writes(entries) if entries else ():
-                writer.write_table(pa.table([[label], [key], [value or b""]], schema=schema))
+            label, half = divmod(number, SERVERS)
+            for name, value in first_writes(entries):
+                row = [[label], [f"{half}/{name}"], [value or b""]]
+                writer.write_table(pa.table(row, schema=schema))

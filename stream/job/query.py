@@ -13,7 +13,8 @@ While nothing comes, the source that is asked first waits at the broker for even
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -44,6 +45,8 @@ CALLS_MAX: Final = 17  # 1 s apart; by default 3
 # At least, from a batch of several events to the next one: under a steady load batches would follow
 # each other at once, and what they cost would be most of the job's work.
 BATCH_INTERVAL_MS: Final = 500
+SERVERS: Final = 2  # of a shard: each decides for half of its clusters, beside the other
+_HALF_BIT: Final = 16  # of a key's CRC-32
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards
 LONG_POLL_SOURCE: Final = "io.spuassigner.spark.LongPollKafkaProvider"
 
@@ -88,7 +91,7 @@ def build_query(
             spark.sparkContext.pythonExec,
             run,
             options_to_json(options, spills=True),
-            shard_labels(shards),
+            [number for label in shard_labels(shards) for number in server_numbers(label)],
         )
     return events_to_bundles(events, options, run=run, spills=is_here, state=state)
 
@@ -185,6 +188,17 @@ def shard_labels(shards: int) -> list[int]:
         if len(labels) == shards:
             return [labels[partition] for partition in range(shards)]
     raise ValueError(f"no labels for {shards} shards among the first {_LABELS_TRIED_MAX} numbers")
+
+
+def server_numbers(label: int) -> range:
+    """The numbers of a shard's servers, which messages have as their `shard`."""
+    return range(SERVERS * label, SERVERS * label + SERVERS)
+
+
+def server_of(key: bytes, labels: Sequence[int]) -> int:
+    """The number of the server that decides events of this key (`ShardProcessor.java`)."""
+    crc = zlib.crc32(key)
+    return server_numbers(labels[crc % len(labels)])[crc >> _HALF_BIT & 1]
 
 
 def spark_partition(value: int, partitions: int) -> int:

@@ -302,7 +302,7 @@ class TransactionalSink:
                 except BufferError:
                     produce_until(producer, topic, value, key, headers)
             data = encode_record(marker, wire=self._settings.wire)
-            headers = list(marker_headers(marker, time_ms=int(self._begun * 1000)))
+            headers = marker_headers(marker, time_ms=int(self._begun * 1000))
             for topic in self._marker_topics:
                 producer.produce(topic, data, marker.query, headers=headers)
             self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
@@ -314,16 +314,14 @@ class TransactionalSink:
         self, buffer: BatchBuffer
     ) -> Iterator[tuple[str, bytes | None, bytes | None, list[tuple[str, bytes]]]]:
         """What is sent, in order: topic, key, value, headers."""
-        query, last_shard, sequence = self._settings.query_name, None, 0
+        query, routes, last_shard, sequence = self._settings.query_name, self._routes, None, 0
         for shard, bundle in buffer.placed():
             if shard != last_shard:
                 last_shard, sequence = shard, 0
             for kind, event_id, key, value, time_ms in bundle.messages():
-                topic, name = self._routes[kind]
-                headers = output_headers(
-                    query, name, event_id, time_ms, shard=shard, sequence=sequence
-                )
-                yield topic, key, value, list(headers)
+                topic, name = routes[kind]
+                place = shard, sequence
+                yield topic, key, value, output_headers(query, name, event_id, time_ms, place)
                 sequence += 1
 
     def _give_up(self, reason: KafkaException, *, batch: int, attempt: int) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from spu_assigner.schemas.messages.wire import CommitMarker
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = list[tuple[str, bytes]]
 
 TOPIC_RELEASED: Final = "TopicReleased"  # of a tombstone: the topic is released, not deleted
 RELEASED_TYPE: Final = f"io.spuassigner.v1.{TOPIC_RELEASED}".encode()  # the same, as `ce_type`
@@ -26,20 +26,28 @@ def marker_headers(marker: CommitMarker, time_ms: int) -> Headers:
 
 
 def output_headers(
-    query: str, type_name: str, ce_id: bytes, time_ms: int, *, shard: int, sequence: int
+    query: str, type_name: str, ce_id: bytes, time_ms: int, place: tuple[int, int]
 ) -> Headers:
-    """Those of any other output, in their order."""
-    place = ("shard", b"%d" % shard), ("sequence", b"%d" % sequence)
-    return (*_cloud_event(query, type_name, ce_id, time_ms), *place)
+    """Those of any other output, in their order; `place`: shard and sequence."""
+    version, source, kind, content = _constant(query, type_name)
+    return [
+        version,
+        ("ce_id", ce_id),
+        source,
+        kind,
+        ("ce_time", rfc3339(time_ms)),
+        content,
+        ("shard", b"%d" % place[0]),
+        ("sequence", b"%d" % place[1]),
+    ]
 
 
 def _cloud_event(query: str, type_name: str, ce_id: bytes, time_ms: int) -> Headers:
-    version, *origin, content = _constant(query, type_name)
-    return (version, ("ce_id", ce_id), *origin, ("ce_time", rfc3339(time_ms)), content)
+    return output_headers(query, type_name, ce_id, time_ms, (0, 0))[:-2]
 
 
 @lru_cache(maxsize=64)
-def _constant(query: str, type_name: str) -> Headers:
+def _constant(query: str, type_name: str) -> tuple[tuple[str, bytes], ...]:
     """What the messages of one type have in common."""
     return (
         ("ce_specversion", b"1.0"),

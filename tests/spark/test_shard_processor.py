@@ -29,6 +29,8 @@ from spu_assigner.stream.job.query import (
     end_run,
     events_to_bundles,
     register_sink,
+    server_numbers,
+    server_of,
     shard_labels,
 )
 from spu_assigner.stream.job.session import Jars, build_session
@@ -124,7 +126,7 @@ class Query:
         half.rename(half.with_name(f"{half.name[1:]}.parquet"))
         self._query.processAllAvailable()
         sent = self.taken.batches[max(self.taken.batches)]
-        assert {shard for shard, _ in sent} <= {LABEL}
+        assert {shard for shard, _ in sent} <= {*server_numbers(LABEL)}
         return [message for _, message in sent]
 
     def events(self, *events: Event, first: int) -> list[Message]:
@@ -224,10 +226,35 @@ def test_a_first_batch_begins_with_the_state_that_it_is_given(
     query: Query, spark: SparkSession
 ) -> None:
     """A recovered one: what it holds is read, and what is damaged in it stops the query by name."""
-    damaged = [(LABEL, HEAD, bytearray(b"\x09" + bytes(100)))]
+    half = server_of(b"c1", [LABEL]) - server_numbers(LABEL)[0]
+    damaged = [(LABEL, f"{half}/{HEAD}", bytearray(b"\x09" + bytes(100)))]
     query.start(spark.createDataFrame(damaged, STATE_SCHEMA))
     with pytest.raises(StreamingQueryException, match="ShardFormatError: a shard's state has form"):
         query.events(Events().join(0), first=0)
+
+
+def test_a_state_of_before_a_shard_had_two_servers_is_refused(
+    query: Query, spark: SparkSession
+) -> None:
+    """Its head has no half in its name: taken for no state, all that was decided would be lost."""
+    earlier = [(LABEL, HEAD, bytearray(b"\x02" + bytes(100)))]
+    query.start(spark.createDataFrame(earlier, STATE_SCHEMA))
+    with pytest.raises(StreamingQueryException, match="has format 2, this release reads 3"):
+        query.events(Events().join(0), first=0)
+
+
+def test_both_servers_of_a_shard_answer_in_one_batch(query: Query) -> None:
+    """Each has half of the clusters; the state of both is in the shard's."""
+    one, other = Events("c1"), Events("c2")
+    assert server_of(b"c1", [LABEL]) != server_of(b"c2", [LABEL])
+    query.start()
+    query.events(one.join(0), other.join(0), first=0)
+    query.events(one.create("a"), other.create("b"), first=2)
+    assert maps(query.events(one.create("c"), other.create("d"), first=4)) == {
+        b"c1/c": [[0]],
+        b"c2/d": [[0]],
+    }
+    assert {shard for shard, _ in query.taken.batches[2]} == {*server_numbers(LABEL)}
 
 
 def test_what_the_listener_raises_stops_the_query(query: Query) -> None:

@@ -16,7 +16,6 @@ an input topic that was recreated only the markers are checked: its offsets occu
 from __future__ import annotations
 
 import hashlib
-import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import groupby
@@ -40,7 +39,7 @@ from spu_assigner.stream.audit.verify.model import (
 )
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import SHARD, BatchBuffer, summary_of
-from spu_assigner.stream.job.query import shard_labels
+from spu_assigner.stream.job.query import server_of, shard_labels
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
 from spu_assigner.stream.job.shard.bundle import KINDS, Message, MessageKind, message_bytes
 from spu_assigner.stream.job.shard.clusters import Clusters
@@ -210,11 +209,11 @@ class _Audit:
         labels = shard_labels(entry.marker.shards)
         shares: defaultdict[int, list[Row]] = defaultdict(list)
         for row in rows:
-            shares[labels[zlib.crc32(row[4] or b"") % len(labels)]].append(row)
-        for label, share in shares.items():
+            shares[server_of(row[4] or b"", labels)].append(row)
+        for number, share in shares.items():
             bundles = ShardBatch(self._clusters, options).apply(Batch.of_rows(share))
             for sequence, bundle in enumerate(bundles):
-                buffer.add(label, sequence, bundle)
+                buffer.add(number, sequence, bundle)
 
     def _compare(self, outputs: list[Output], buffer: BatchBuffer) -> None:
         """Compare each message with the replay's in its place."""

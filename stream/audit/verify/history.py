@@ -177,15 +177,15 @@ class History(ExitStack):
         event = (-1, 0, 0)
         if match is not None and match[1] in self._sources:
             event = self._sources[match[1]], int(match[2]), int(match[3])
-        place = {name: _number(headers.get(name)) for name in ("shard", "sequence")}
+        place = _number(headers.get("shard")), _number(headers.get("sequence"))
         time_ms = time_ms_of(headers.get("ce_time"))
         is_ours = (
             kind is not None
             and time_ms is not None
-            and read.headers == output_headers(self.query, KINDS[kind][1], ce_id, time_ms, **place)
+            and [*read.headers] == output_headers(self.query, KINDS[kind][1], ce_id, time_ms, place)
         )
         fault = None if is_ours else f"headers {short(read.headers)}"
-        return *place.values(), kind or 0, ce_id, time_ms, fault, *event
+        return *place, kind or 0, ce_id, time_ms, fault, *event
 
 
 class PartitionOrder:

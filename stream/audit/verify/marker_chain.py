@@ -173,7 +173,7 @@ class MarkerChain:
             label = Label(marker.checkpoint_id, marker.batch)
             # The headers say what the marker says; only they say when it was sent.
             time_ms = time_ms_of(dict(read.headers).get("ce_time"))
-            if time_ms is None or read.headers != marker_headers(marker, time_ms):
+            if time_ms is None or [*read.headers] != marker_headers(marker, time_ms):
                 found = f"headers {short(read.headers)}"
                 report.add(FindingKind.MARKER, found, "those of its marker", read.at, label)
             if label in entries:

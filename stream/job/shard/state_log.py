@@ -32,7 +32,7 @@ CLEANED_SIZE: Final = 256 * 1024  # of each cleaning, beside twice what the batc
 CLEANED_SIZE_MAX: Final = 64 * 1024 * 1024  # the server holds the segments that are cleaned
 SLACK_SIZE: Final = 256 * 1024  # outdated bytes that are not worth a cleaning
 
-_FORMAT: Final = 2  # of head and segments; 1 was that of the releases before 1.0
+_FORMAT: Final = 3  # of head and segments; 1 and 2 were those before 1.0
 _TOKEN_SIZE: Final = 16
 _NO_TOKEN: Final = bytes(_TOKEN_SIZE)  # of a shard that nothing was written to
 _HEAD: Final = struct.Struct(">B16sQQI")  # format, token, first segment, end, size of the entries

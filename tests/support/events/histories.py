@@ -20,7 +20,7 @@ from spu_assigner.stream.audit.verify.history import History
 from spu_assigner.stream.audit.verify.model import COMPACTED, OUTPUTS, Read
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.marker import offsets_read
-from spu_assigner.stream.job.query import shard_labels
+from spu_assigner.stream.job.query import server_of, shard_labels
 from spu_assigner.stream.job.shard.batch import Options, ShardBatch
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
@@ -135,15 +135,15 @@ class Writer:
             if log[0] in INPUTS:
                 for read in self.topics.logs[log]:
                     if read.offset >= self._read.get(log, 0):
-                        label = labels[zlib.crc32(read.key or b"") % self._shards]
+                        number = server_of(read.key or b"", labels)
                         place = (INPUTS.index(log[0]), log[1], read.offset, read.time_ms)
-                        shares.setdefault(label, []).append((*place, read.key, read.value))
+                        shares.setdefault(number, []).append((*place, read.key, read.value))
                 self._read[log] = self.topics.ends[log]
         with BatchBuffer() as buffer:
-            for label, share in shares.items():
+            for number, share in shares.items():
                 bundles = ShardBatch(self.clusters, self._options).apply(Batch.of_rows(share))
                 for sequence, bundle in enumerate(bundles):
-                    buffer.add(label, sequence, bundle)
+                    buffer.add(number, sequence, bundle)
             summary = summary_of(buffer)
             offsets = offsets_read(summary.ranges, PREFIX)
             positions = {
@@ -208,7 +208,7 @@ class Writer:
         self._marker = marker
         value = encode_record(marker, wire=self._options.wire)
         for name in MARKERS:
-            headers = marker_headers(marker, self._clock)
+            headers = tuple(marker_headers(marker, self._clock))
             given = {"key": b"q", "value": value, "headers": headers}
             self.topics.append((name, 0), time_ms=self._clock, **given)
             self.topics.ends[name, 0] += 1

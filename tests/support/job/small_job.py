@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -14,7 +13,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.checkpoint.files import Positions
-from spu_assigner.stream.job.query import shard_labels
+from spu_assigner.stream.job.query import server_numbers, server_of, shard_labels
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import InputSource
 from spu_assigner.stream.job.shard.clusters import Clusters
@@ -36,9 +35,11 @@ class SmallJob:
 
     def __init__(self, settings: Settings, sink: TransactionalSink, admin: AdminClient) -> None:
         self.streams = Streams(settings.bootstrap_servers, settings.topic_prefix)
-        self._clusters = [Clusters() for _ in range(SHARDS_LEFT)]
+        self._labels = shard_labels(SHARDS_LEFT)
+        numbers = [number for label in self._labels for number in server_numbers(label)]
+        self._clusters = [Clusters() for _ in numbers]
         stored = [(Shard(each), DictStore()) for each in self._clusters]
-        self._shards = [*zip(shard_labels(SHARDS_LEFT), stored, strict=True)]
+        self._servers = [*zip(numbers, stored, strict=True)]
         self._options = Options(
             topic_prefix=settings.topic_prefix,
             default_policy=settings.default_policy,
@@ -109,11 +110,11 @@ class SmallJob:
 
     def _run(self, rows: Sequence[Row]) -> None:
         with BatchBuffer() as buffer:
-            for number, (label, (shard, store)) in enumerate(self._shards):
-                own = [row for row in rows if zlib.crc32(row[4] or b"") % SHARDS_LEFT == number]
+            for number, (shard, store) in self._servers:
+                own = [row for row in rows if server_of(row[4] or b"", self._labels) == number]
                 bundles = run_batch(shard, store, Batch.of_rows(own), self._options)
                 for sequence, bundle in enumerate(bundles if own else ()):
-                    buffer.add(label, sequence, bundle)
+                    buffer.add(number, sequence, bundle)
             self._sink._send_once(buffer, self._batch)
         settled(self._admin, self._outputs)
         self._batch += 1

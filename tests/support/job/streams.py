@@ -9,6 +9,7 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -235,15 +236,17 @@ def _read(topic: str, message: Any) -> Read:
 
 
 def merged(parts: Sequence[Sequence[Read]], shards: int) -> Iterator[Read]:
-    """The parts of a batch, SPU events first, in the order they are applied: shard by shard, in
-    each always the least time; among equals the first part.
+    """The parts of a batch, SPU events first, in the order they are applied: server by server, two
+    of each shard, and of each always the least time; among equals the first part.
     """
-    for shard in range(shards):
-        own = [
-            [read for read in reads if zlib.crc32(read.key or b"") % shards == shard]
-            for reads in parts
-        ]
+    for server in product(range(shards), range(2)):
+        own = [[read for read in reads if _server(read, shards) == server] for reads in parts]
         yield from heapq.merge(*own, key=lambda read: read.time_ms)
+
+
+def _server(read: Read, shards: int) -> tuple[int, int]:
+    crc = zlib.crc32(read.key or b"")
+    return crc % shards, crc >> 16 & 1
 
 
 def marker_of(value: bytes | None) -> CommitMarker:

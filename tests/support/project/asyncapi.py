@@ -236,10 +236,10 @@ def _message(each: _Carried, key_schema: Mapping[str, Any], registry: Registry) 
 
 def _example_headers(each: _Carried, example: object) -> dict[str, str]:
     """As the job writes them; none of events, nor of what `apply` writes."""
-    headers: Headers = ()
+    headers: Headers = []
     if each.kind is not None:
         headers = output_headers(
-            EXAMPLE_QUERY, KINDS[each.kind][1], EXAMPLE_PLACE, EXAMPLE_TIME_MS, shard=0, sequence=0
+            EXAMPLE_QUERY, KINDS[each.kind][1], EXAMPLE_PLACE, EXAMPLE_TIME_MS, (0, 0)
         )
     elif isinstance(example, CommitMarker):
         headers = marker_headers(example, EXAMPLE_TIME_MS)

@@ -38,11 +38,12 @@ def checkpoint_clusters(checkpoint: str | Path, spark: SparkSession) -> Clusters
 
 def read_shards(rows: Iterable[tuple[int, str, bytes]]) -> Clusters:
     """The clusters of rows (shard, key, value) of the state."""
-    stored: dict[int, dict[str, bytes]] = {}
+    stored: dict[tuple[int, str], dict[str, bytes]] = {}
     for label, key, value in rows:
-        stored.setdefault(label, {})[key] = bytes(value)
+        half, _, name = key.partition("/")
+        stored.setdefault((label, half), {})[name] = bytes(value)
     clusters = Clusters()
-    for label in sorted(stored):
-        for name, entry in read_entries(stored[label]).items():
+    for part in sorted(stored):
+        for name, entry in read_entries(stored[part]).items():
             clusters.restore(name, entry)
     return clusters

@@ -3,9 +3,13 @@ package io.spuassigner.spark;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
+import java.util.Deque;
 import java.util.List;
 import java.util.NoSuchElementException;
+import java.util.zip.CRC32;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
@@ -30,9 +34,10 @@ import scala.collection.Iterator;
 /**
  * The stateful step of the query: rows of one shard in, bundles of answers out.
  *
- * <p>It decides nothing. A shard's server, a Python process, holds the decoded state and processes
- * the batch; here rows and state are carried to it and back, as bytes. What is said on the way
- * stands in {@code stream/job/shard/server.py}:
+ * <p>It decides nothing. A shard has two servers, Python processes, each of which holds the decoded
+ * state of half its clusters and decides their events, beside the other; here rows and state are
+ * carried to them and back, as bytes. What is said on the way stands in {@code
+ * stream/job/shard/server.py}:
  *
  * <pre>
  *   here     the head of the shard's state (empty: there is none)
@@ -46,8 +51,8 @@ import scala.collection.Iterator;
  * <p>However a task ends, its connection is given back after D, or closed: a server that waited for
  * a task which is no more would answer no other one.
  *
- * <p>State: one map of a shard, named {@code shard}, from the names of the head and the segments to
- * bytes, as {@code stream/job/shard/state_log.py} has it.
+ * <p>State: one map of a shard, named {@code shard}, from the half and the name of a head or segment
+ * ({@code 0/head}) to bytes, as {@code stream/job/shard/state_log.py} has it.
  */
 public final class ShardProcessor
     extends StatefulProcessorWithInitialState<Row, Row, Row, Row> {
@@ -59,6 +64,9 @@ public final class ShardProcessor
   private static final StructType KEY = StructType.fromDDL("key string");
   static final StructType BUNDLES =
       StructType.fromDDL("shard int, sequence int, bundle binary");
+  private static final int SERVERS = 2; // of a shard, as in stream/job/shard/servers.py
+  private static final int HALF_BIT = 16; // of a key's CRC-32: which of them has it
+  private static final int KEY_SIZE_AT = 4 * Long.BYTES; // in an event
   private static final int PIECE_SIZE = 64 * 1024 * 1024; // bytes; a message may have 1 MiB
 
   private final ShardServers.Start servers;
@@ -123,25 +131,43 @@ public final class ShardProcessor
 
   @Override
   public Iterator<Row> handleInputRows(Row key, Iterator<Row> rows, TimerValues timers) {
-    int shard = key.getInt(0);
-    Bundles bundles = new Bundles(shard, asked(shard, read(HEAD), pieces(rows)));
+    Bundles bundles = new Bundles();
     // Spark may drop the rest of the rows: a task is killed, or what takes them fails.
     TaskContext.get()
         .addTaskCompletionListener((TaskCompletionListener) ended -> bundles.close());
+    Pieces[] pieces = pieces(rows);
+    for (int half = 0; half < SERVERS; half++) {
+      if (!pieces[half].isEmpty()) {
+        bundles.ask(new Part(key.getInt(0), half), pieces[half].all());
+      }
+    }
     return bundles;
   }
 
-  /** The shard's server, which has the whole request. */
-  private ShardServers.Connection asked(int shard, byte[] head, List<byte[]> pieces) {
+  /** What one of a shard's servers holds. */
+  private record Part(int shard, int half) {
+    /** The server's number, which is the part's in all that is written. */
+    int number() {
+      return shard * SERVERS + half;
+    }
+
+    /** How the state names one of its pieces. */
+    Row name(String piece) {
+      return RowFactory.create(half + "/" + piece);
+    }
+  }
+
+  /** The server of a part, which has the whole request. */
+  private ShardServers.Connection asked(Part part, List<byte[]> pieces) {
     for (int attempt = 1; ; attempt++) {
-      ShardServers.Connection server = servers.connection(shard, silenceMsMax, signs);
+      ShardServers.Connection server = servers.connection(part.number(), silenceMsMax, signs);
       try {
-        server.send(head);
+        server.send(head(part));
         for (byte[] piece : pieces) {
           server.send(piece);
         }
         server.send(new byte[0]);
-        sendSegments(server, server.receive('N'));
+        sendSegments(part, server, server.receive('N'));
         return server;
       } catch (IOException reason) {
         server.close();
@@ -155,25 +181,32 @@ public final class ShardProcessor
     }
   }
 
-  private void sendSegments(ShardServers.Connection server, ByteBuffer needed) throws IOException {
+  private void sendSegments(Part part, ShardServers.Connection server, ByteBuffer needed)
+      throws IOException {
     long end = needed.getLong(needed.position() + Long.BYTES);
     for (long number = needed.getLong(needed.position()); number < end; number++) {
-      server.send(read(String.format("seg-%012d", number)));
+      server.send(read(part.name(String.format("seg-%012d", number))));
     }
   }
 
-  private byte[] read(String name) {
-    byte[] found = state.getValue(RowFactory.create(name));
+  /** A part's head, or the one head of an earlier format, which the server refuses by name. */
+  private byte[] head(Part part) {
+    byte[] found = read(part.name(HEAD));
+    return found.length > 0 ? found : read(RowFactory.create(HEAD));
+  }
+
+  private byte[] read(Row name) {
+    byte[] found = state.getValue(name);
     return found == null ? new byte[0] : found;
   }
 
   /** Entries that the server wants written: key size i32, value size i32 (-1: remove), key, value. */
-  private void write(ByteBuffer entries) {
+  private void write(Part part, ByteBuffer entries) {
     while (entries.hasRemaining()) {
       byte[] key = new byte[entries.getInt()];
       int size = entries.getInt();
       entries.get(key);
-      Row name = RowFactory.create(new String(key, java.nio.charset.StandardCharsets.UTF_8));
+      Row name = part.name(new String(key, StandardCharsets.UTF_8));
       if (size < 0) {
         state.removeKey(name);
       } else {
@@ -184,24 +217,58 @@ public final class ShardProcessor
     }
   }
 
-  private static List<byte[]> pieces(Iterator<Row> rows) {
-    List<byte[]> pieces = new ArrayList<>();
-    List<ByteBuffer> piece = new ArrayList<>();
-    long size = 0;
+  /** The events of each of a shard's servers. */
+  private static Pieces[] pieces(Iterator<Row> rows) {
+    Pieces[] pieces = new Pieces[SERVERS];
+    for (int half = 0; half < SERVERS; half++) {
+      pieces[half] = new Pieces();
+    }
     while (rows.hasNext()) {
       byte[] event = rows.next().getAs(1);
+      pieces[half(event)].add(event);
+    }
+    return pieces;
+  }
+
+  /** The half of a shard that an event's key belongs to. */
+  private static int half(byte[] event) {
+    ByteBuffer numbers = ByteBuffer.wrap(event).order(ByteOrder.LITTLE_ENDIAN);
+    int keySize = (int) numbers.getLong(KEY_SIZE_AT);
+    CRC32 hash = new CRC32();
+    hash.update(event, EventReaders.NUMBERS * Long.BYTES, Math.max(keySize, 0));
+    return (int) (hash.getValue() >>> HALF_BIT & 1);
+  }
+
+  /** Events in pieces that a message can hold. */
+  private static final class Pieces {
+    private final List<byte[]> full = new ArrayList<>();
+    private final List<ByteBuffer> piece = new ArrayList<>();
+    private long size;
+
+    void add(byte[] event) {
       piece.add(ByteBuffer.wrap(event).order(ByteOrder.LITTLE_ENDIAN));
       size += event.length;
       if (size >= PIECE_SIZE) {
-        pieces.add(bytes(piece, size));
-        piece.clear();
-        size = 0;
+        close();
       }
     }
-    if (!piece.isEmpty()) {
-      pieces.add(bytes(piece, size));
+
+    boolean isEmpty() {
+      return full.isEmpty() && piece.isEmpty();
     }
-    return pieces;
+
+    List<byte[]> all() {
+      if (!piece.isEmpty()) {
+        close();
+      }
+      return full;
+    }
+
+    private void close() {
+      full.add(bytes(piece, size));
+      piece.clear();
+      size = 0;
+    }
   }
 
   /**
@@ -222,49 +289,71 @@ public final class ShardProcessor
     return out.array();
   }
 
-  /** Bundles as the server gives them; entries between them are written to the state. */
-  private final class Bundles extends AbstractIterator<Row> {
-    private final int shard;
+  /** What a server that was asked still has to say. */
+  private static final class Answer {
+    private final Part part;
     private final ShardServers.Connection server;
-    private ByteBuffer bundle;
     private int sequence;
-    private boolean isDone;
 
-    Bundles(int shard, ShardServers.Connection server) {
-      this.shard = shard;
+    Answer(Part part, ShardServers.Connection server) {
+      this.part = part;
       this.server = server;
+    }
+  }
+
+  /**
+   * Bundles as the servers give them, by turns; entries between them are written to the state. One
+   * that is not read cannot go on.
+   */
+  private final class Bundles extends AbstractIterator<Row> {
+    private final Deque<Answer> open = new ArrayDeque<>(); // the one whose turn it is first
+    private Row bundle;
+
+    void ask(Part part, List<byte[]> pieces) {
+      open.add(new Answer(part, asked(part, pieces)));
     }
 
     @Override
     public boolean hasNext() {
-      try {
-        while (bundle == null && !isDone) {
-          ByteBuffer answer = server.receive();
-          switch (answer.get()) {
-            case 'W' -> write(answer);
-            case 'B' -> bundle = answer;
-            case 'D' -> {
-              isDone = true;
-              server.giveBack();
-            }
-            default -> throw server.failed(answer);
-          }
+      while (bundle == null && !open.isEmpty()) {
+        Answer turn = open.element();
+        try {
+          read(turn, turn.server.receive());
+        } catch (IOException reason) {
+          turn.server.close();
+          throw turn.server.gone(reason);
+        } catch (Throwable reason) {
+          turn.server.close();
+          throw reason;
         }
-      } catch (IOException reason) {
-        server.close();
-        throw server.gone(reason);
-      } catch (Throwable reason) {
-        server.close();
-        throw reason;
       }
       return bundle != null;
     }
 
-    /** Let the server go unless it has answered all. */
-    void close() {
-      if (!isDone) {
-        server.close();
+    private void read(Answer turn, ByteBuffer message) {
+      open.remove();
+      switch (message.get()) {
+        case 'W' -> write(turn.part, message);
+        case 'B' -> bundle = row(turn, message);
+        case 'D' -> {
+          turn.server.giveBack();
+          return;
+        }
+        default -> throw turn.server.failed(message);
       }
+      open.add(turn);
+    }
+
+    private Row row(Answer turn, ByteBuffer message) {
+      byte[] data = new byte[message.remaining()];
+      message.get(data);
+      return RowFactory.create(turn.part.number(), turn.sequence++, data);
+    }
+
+    /** Let those servers go that have not answered all. */
+    void close() {
+      open.forEach(each -> each.server.close());
+      open.clear();
     }
 
     @Override
@@ -272,10 +361,9 @@ public final class ShardProcessor
       if (!hasNext()) {
         throw new NoSuchElementException("a shard's bundles have ended");
       }
-      byte[] data = new byte[bundle.remaining()];
-      bundle.get(data);
+      Row found = bundle;
       bundle = null;
-      return RowFactory.create(shard, sequence++, data);
+      return found;
     }
   }
 }

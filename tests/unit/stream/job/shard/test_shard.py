@@ -101,9 +101,9 @@ def test_state_of_another_format_is_refused() -> None:
     """Reading it wrongly would be worse than not starting."""
     store = DictStore()
     write(Shard(DictCopy()), store, entries_of(0))
-    for number in (1, 9):  # of the releases before 1.0, and of one to come
+    for number in (1, 2, 9):  # of those before 1.0, and of one to come
         store.current[HEAD] = bytes((number,)) + store.current[HEAD][1:]
-        with pytest.raises(ShardFormatError, match=f"format {number}, this release reads 2"):
+        with pytest.raises(ShardFormatError, match=f"format {number}, this release reads 3"):
             begin(Shard(DictCopy()), store)
 
 
