@@ -85,11 +85,11 @@ def test_the_settings_table_is_that_of_the_code() -> None:
     table = _between("docs/settings.md", "settings").strip().splitlines()[2:]
     for spec, line in zip(SPECS, table, strict=True):
         default = f"`{spec.default}`" if spec.default else "empty"
-        where = f"`{spec.flag}`" if spec.name in FLAGS else "none"
+        where = f"`{spec.variable}`"
+        if spec.name in FLAGS:
+            where = f"`{spec.flag}`, {where}"
         if spec.is_secret:
-            where = f"none: a secret | `{spec.variable}`, or a file in `{spec.file_variable}`"
-        else:
-            where += f" | `{spec.variable}`"
+            where += f", or a file in `{spec.file_variable}`"
         assert line.startswith(f"| {spec.what} | {where} | {default} | ")
 
 
