@@ -21,6 +21,7 @@ FOLDER_FILES_MAX: Final = 16
 FOLDER_LINES_MAX: Final = 5_500
 PAGE_LINES_MAX: Final = 200
 README_BYTES_MAX: Final = 12 * 1024
+WORDS_MAX: Final = 30_000
 OPTIONS_MAX: Final = 250
 SHARED_OPTIONS: Final = {"bootstrap_servers", "topic_prefix", "config", "output"}
 
@@ -74,6 +75,12 @@ def options_by_command() -> dict[str, int]:
     return found
 
 
+def words_of_documentation() -> int:
+    """Words of the pages of the root and of docs/, as `wc -w` counts them."""
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    return sum(len(page.read_text(encoding="utf-8").split()) for page in pages)
+
+
 def sizes() -> Iterator[Size]:
     """What is limited, and the sums."""
     yield Size("product: lines of Python", lines_of(tracked(*PRODUCT)), None)
@@ -86,6 +93,7 @@ def sizes() -> Iterator[Size]:
         yield Size(f"{page}: lines", lines_of([ROOT / page]), PAGE_LINES_MAX)
     yield Size("options of all commands", sum(options_by_command().values()), OPTIONS_MAX)
     yield Size("README.md: bytes", (ROOT / "README.md").stat().st_size, README_BYTES_MAX)
+    yield Size("documentation: words", words_of_documentation(), WORDS_MAX)
 
 
 def main() -> int:
