@@ -1,9 +1,10 @@
-"""Shard servers: a process for each shard, with the decoded copy of its state between batches.
+"""Shard servers: two processes for each shard, with decoded copies of its state between batches.
 
 Spark's step (`stream/local/jvm/spark_extension/ShardProcessor.java`) decides nothing: it carries
-rows and the head of the state to the shard's server, and bundles and state entries back.
+rows and the head of the state to the shard's servers, and bundles and state entries back. Each of
+the two has half of the shard's clusters, by their names, and is said the same:
 
-    step       the head of the shard's state (empty: there is none)
+    step       the head of its part of the state (empty: there is none)
                the rows, in pieces (`input_batch.py`), then an empty message
     server     NEEDED, with the numbers of the segments that it lacks, mostly none: see `state_log`
     step       these segments, in order (empty: it is not there)
