@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.kafka.config.command_options import (
-    broker_options,
-    output_option,
-)
+from spu_assigner.stream.kafka.config.command_options import Form, broker_options, output_option
 from spu_assigner.stream.kafka.config.connection import Connection
 
 if TYPE_CHECKING:
     from spu_assigner.core.state.cluster_state import ClusterState
-    from spu_assigner.stream.kafka.config.command_options import Form
 
 PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
 
@@ -27,12 +23,7 @@ PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
 @output_option
 @broker_options
 def explain(
-    *,
-    cluster: str,
-    topic: str,
-    partition: int | None,
-    output: Form,
-    connection: Connection,
+    *, cluster: str, topic: str, partition: int | None, output: Form, connection: Connection
 ) -> int:
     """Explain why the replicas of TOPIC in CLUSTER are where they are.
 
@@ -61,14 +52,7 @@ def explain(
             click.echo(explanation_text(explanation))
             continue
         for decision in explanation.decisions:
-            line = decision_json(
-                cluster_id=cluster,
-                topic=topic,
-                policy=explanation.policy,
-                partition=explanation.partition,
-                decision=decision,
-            )
-            click.echo(line)
+            click.echo(decision_json(explanation, explanation.partition, decision))
     if left := len(partitions) - len(shown):
         click.echo(f"… {left} more (name one, or all with --output json)")
     return 0

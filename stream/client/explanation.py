@@ -11,8 +11,7 @@ import json
 from typing import Final
 
 import msgspec
-from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Mode, Move, Order
+from spu_assigner.core.base.records import Mode, Move, Order, ReplicaMap
 from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES
 from spu_assigner.core.explain.placement_decision import (
     Explanation,
@@ -218,20 +217,18 @@ def _share_with(load: Load, decision: PlacementDecision) -> str:
     return f", with this replica {share:.1%} ({amount.resource} {used})"
 
 
-def decision_json(
-    *, cluster_id: str, topic: str, policy: Policy, partition: int, decision: PlacementDecision
-) -> str:
+def decision_json(of: Explanation | ReplicaMap, partition: int, decision: PlacementDecision) -> str:
     """One decision for one partition, as a line of JSON."""
     fields = msgspec.to_builtins(decision)
     step = fields["step"] or {}
     line = {
         "type": "explanation",
-        "cluster_id": cluster_id,
-        "topic": topic,
+        "cluster_id": of.cluster_id,
+        "topic": of.topic,
         "partition": partition,
         "revision": decision.revision,
         "cause": decision.cause,
-        "policy": policy,
+        "policy": of.policy,
         "mode": decision.reason.mode,
         "replicas": decision.replicas,
         "replicas_before": decision.before,

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, get_args
+from typing import Any, BinaryIO, Final, get_args
 
 import click
 from spu_assigner.core.base.errors import InvalidEventError
@@ -22,15 +22,12 @@ from spu_assigner.stream.client.sending import WAIT_SECONDS, send_events
 from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import (
     FILE,
+    Form,
     broker_options,
     output_option,
     reading,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
-
-if TYPE_CHECKING:
-    from spu_assigner.stream.kafka.config.command_options import Form
-
 
 PROGRAM: Final = "spu-assigner produce"
 _CALL: Final[tuple[Option, ...]] = (  # the options of every command here

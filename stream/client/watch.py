@@ -6,13 +6,12 @@ import time
 from typing import TYPE_CHECKING, Final
 
 import click
-from spu_assigner.stream.kafka.config.command_options import broker_options, output_option
+from spu_assigner.stream.kafka.config.command_options import Form, broker_options, output_option
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
 
 if TYPE_CHECKING:
     from spu_assigner.stream.kafka.client import Reader
-    from spu_assigner.stream.kafka.config.command_options import Form
 
 TOPICS: Final = {
     "maps": REPLICA_MAP,
