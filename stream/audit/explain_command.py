@@ -42,12 +42,12 @@ def explain(
     from spu_assigner.stream.audit.cluster_report import read_topic
     from spu_assigner.stream.client.explanation import decision_json, explanation_text
 
-    found, partitions = read_topic(connection, cluster, topic, partition)
+    state, maps, partitions = read_topic(connection, cluster, topic, partition)
     if not partitions:
-        click.echo(_waiting(found.state, topic, output))
+        click.echo(_waiting(state, topic, output))
         return 0
     shown = partitions if output == "json" else partitions[:PARTITIONS_SHOWN]
-    for explanation in explained(found.state, found.maps, shown):
+    for explanation in explained(state, maps, shown):
         if output == "table":
             click.echo(explanation_text(explanation))
             continue

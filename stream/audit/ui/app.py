@@ -235,15 +235,15 @@ class _Pages:
     def explain(self, cluster_id: str, topic: str) -> str:
         """Read again from the topics, as the command `explain` does."""
         partition = request.args.get("partition", 0, type=int)
-        read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
+        state, maps, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
         if not partitions:
             raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
-        [why] = explain(read.state, read.maps, partitions)
+        [why] = explain(state, maps, partitions)
         return render_template(
             "explain.html",
             topic=topic,
             partition=partition,
-            partitions=len(read.maps[-1].replicas or ()),
+            partitions=len(maps[-1].replicas or ()),
             why=why,
             move=move_of(self._live.moves.run, cluster_id, topic, partition),
         )
