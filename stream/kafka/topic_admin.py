@@ -28,6 +28,7 @@ from spu_assigner.stream.kafka.errors import (
     ClientError,
     TopicsError,
     admin_result,
+    granting,
 )
 from spu_assigner.stream.kafka.topics import JOB_TOPICS, PARTITIONS, TOPICS, TopicSpec, topic_name
 
@@ -176,10 +177,23 @@ def find_faults(
 
 
 def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fault]:
-    """The rights to topics that the role needs and this user lacks."""
+    """The rights to topics that the role needs and this user lacks.
+
+    Without topics that are not there, those that maps name, and optional rights.
+    """
+    needed: dict[str, list[str]] = {}
+    for acl in acls(role, prefix=prefix, with_optional=False):
+        if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
+            needed.setdefault(acl.name, []).append(acl.operation)
     return [
-        Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
-        for topic, (found, expected) in missing_rights(admin, role, prefix=prefix).items()
+        Fault(
+            topic=name,
+            setting=ACCESS,
+            found=", ".join(sorted(allowed)) or "none",
+            expected=", ".join(needed[name]),
+        )
+        for name, allowed in allowed_operations(admin, list(needed)).items()
+        if allowed is not None and not {*needed[name]} <= {*allowed}
     ]
 
 
@@ -191,7 +205,7 @@ def require_access(admin: AdminClient, role: Role, *, prefix: str) -> None:
 
 def _access_error(faults: Sequence[Fault], role: Role) -> AccessError:
     lacking = "; ".join(map(str, faults))
-    return AccessError(f"this user may not do what the {role} does: {lacking}; {GRANTING}")
+    return AccessError(f"this user may not do what the {role} does: {lacking}; {granting(role)}")
 
 
 def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Sequence[Fault]:
@@ -255,22 +269,6 @@ def check_topics(
     stuck = any(not fault.can_be_fixed for fault in faults)
     fix = "delete that topic, or choose another prefix" if stuck else CREATE_TOPICS
     raise TopicsError(f"the topics are not as the job needs them: {'; '.join(parts)}; {fix}")
-
-
-def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
-    """By topic, where the role needs more than this client may: what it may, and what is needed.
-
-    Without topics that are not there, those that maps name, and optional rights.
-    """
-    needed: dict[str, list[str]] = {}
-    for acl in acls(role, prefix=prefix, with_optional=False):
-        if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
-            needed.setdefault(acl.name, []).append(acl.operation)
-    return {
-        name: (", ".join(sorted(allowed)) or "none", ", ".join(needed[name]))
-        for name, allowed in allowed_operations(admin, list(needed)).items()
-        if allowed is not None and not set(needed[name]) <= set(allowed)
-    }
 
 
 def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:
