@@ -55,6 +55,7 @@ from spu_assigner.stream.kafka.topics import (
 
 DELIVERY_MS_MAX: Final = 30_000  # long enough for a broker that restarts
 SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
+PROBE_SECONDS_MAX: Final = 3.0  # for an answer of a broker that is only looked for
 
 Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
 
@@ -206,6 +207,8 @@ class Reader:
             self._consumer = Consumer({**settings, **connection.client()})
             unless_whole.pop_all()
         self.passed_over: list[str] = []  # a sentence for each gap
+        self._probe_at = 0.0  # when to look next whether a broker answers
+        self._trouble: str | None = None  # what was found then
         self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
         self._consumer.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
@@ -227,16 +230,27 @@ class Reader:
             for (topic, number), begin in self._begins.items()
         }
 
-    def remaining(self, seconds: float) -> int:
-        """How many offsets are committed and were not read yet; an answer within `seconds`."""
-        ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
-        self.require_same(seconds)
-        left = {place: end - self._progress[place] for place, end in ends.items()}
-        if shorter := sorted(topic for (topic, _), count in left.items() if count < 0):
-            raise _renewed(shorter[0])
-        return sum(left.values())
+    def probe(self, every: float) -> str | None:
+        """Why no broker answers; what was found last, until `every` seconds have passed since.
 
-    def require_same(self, seconds: float) -> None:
+        Raises:
+            RenewedError: a topic is no longer the one that reading began with.
+        """
+        if time.monotonic() > self._probe_at:
+            try:
+                ends = self._offsets(OffsetSpec.latest(), seconds=PROBE_SECONDS_MAX)
+                self._require_same(PROBE_SECONDS_MAX)
+                if shorter := sorted(at for at, end in ends.items() if end < self._progress[at]):
+                    raise _renewed(shorter[0][0])
+                self._trouble = None
+            except RenewedError:
+                raise
+            except ClientError as reason:
+                self._trouble = str(reason)
+            self._probe_at = time.monotonic() + every
+        return self._trouble
+
+    def _require_same(self, seconds: float) -> None:
         """Look whether the topics are still those that reading began with."""
         now = self._topic_ids(seconds)
         if renewed := renewed_topics(self._ids, now):
@@ -305,7 +319,7 @@ class Reader:
                     "check that all of Kafka's brokers run, and try again"
                 )
             yield from found
-        self.require_same(REQUEST_SECONDS_MAX)
+        self._require_same(REQUEST_SECONDS_MAX)
 
     def _resume_after_loss(self, place: tuple[str, int]) -> None:
         """Continue at the first offset that is there: what was to be read next is not."""
