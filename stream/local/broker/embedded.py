@@ -20,7 +20,6 @@ from typing import Final, Self
 from spu_assigner.stream.common.private_files import private_folder
 from spu_assigner.stream.local.broker.process import (
     BROKER_SETTINGS,
-    HEAP_MB,
     HOST,
     BrokerError,
     BrokerProcess,
@@ -54,10 +53,7 @@ class EmbeddedBroker(BrokerProcess):
 
     Args:
         data_dir: where data, settings and log are kept; None for a temporary folder.
-        port: the client port; None for the one the folder remembers if free, else the preferred
-            one if free, else any free one.
-        preferred_port: see `port`; None for none.
-        heap_mb: the JVM's heap.
+        port: the client port; None for what `_choose_ports` finds.
         settings: further lines of `server.properties`.
     """
 
@@ -67,7 +63,6 @@ class EmbeddedBroker(BrokerProcess):
         *,
         port: int | None = None,
         preferred_port: int | None = None,
-        heap_mb: int = HEAP_MB,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         folder = data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
@@ -80,7 +75,6 @@ class EmbeddedBroker(BrokerProcess):
             jars=ensure("broker"),
             folder=folder,
             ports=_choose_ports(folder, port, preferred_port),
-            heap_mb=heap_mb,
             settings=dict(settings or {}),
         )
 

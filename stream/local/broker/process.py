@@ -89,7 +89,7 @@ class BrokerProcess:
     jars: Sequence[Path]
     folder: Path
     ports: Ports
-    heap_mb: int
+    heap_mb: int = HEAP_MB
     settings: Mapping[str, str] = field(default_factory=dict)
     pid: int | None = None  # the JVM's, while it runs
     _supervisor: subprocess.Popen[bytes] | None = None
