@@ -37,11 +37,7 @@ class NotThereError(AssignerError):
 def inspect_report(
     states: Iterable[ClusterState], *, is_named: bool = False, topic: str | None = None
 ) -> Report:
-    """The clusters; one that was named in detail, and of it a named topic with its map.
-
-    Raises:
-        NotThereError: there is no such topic; it says what there is.
-    """
+    """The clusters; one that was named in detail, and of it a named topic as `topic_map`."""
     clusters = [
         {
             **cluster_report(state),

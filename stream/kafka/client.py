@@ -111,13 +111,10 @@ class Sender:
         self._producer = Producer({**settings, **connection.client()})
 
     def send(self, event: Event) -> None:
-        """Send one event.
+        """Send one event; raises EncodeError if it does not fit its schema.
 
         An event for the other input topic waits until all before it are acknowledged: the job
         merges both topics by the broker's clock.
-
-        Raises:
-            EncodeError: the event does not fit its schema.
         """
         value = encode_event(event)
         topic = SPU_EVENTS if isinstance(event, SpuEvent) else TOPIC_EVENTS
@@ -263,13 +260,11 @@ class Reader:
             self.require_settled(seconds)
 
     def require_settled(self, seconds: float) -> None:
-        """Wait until all that is written now is committed or aborted.
+        """Wait until all that is written now is committed or aborted, or raise
+        OpenTransactionError.
 
         A transaction's end reaches one partition before another; after this they show the same of
         what was written before.
-
-        Raises:
-            OpenTransactionError: a transaction is open after these seconds.
         """
         with _known("the topics' offsets are not known"):
             await_stable(

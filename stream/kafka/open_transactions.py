@@ -94,13 +94,8 @@ def await_stable(
 ) -> dict[Place, int]:
     """Wait until all that is written now is committed or aborted; returns where it ends.
 
-    Args:
-        seconds: for an answer of the brokers.
-        held_seconds: for open transactions.
-        unread: what is not known while one is open, for the error.
-
     Raises:
-        OpenTransactionError: a transaction stayed open.
+        OpenTransactionError: a transaction is open after `held_seconds`; it says that `unread`.
     """
     ends = list_offsets(admin, places, OffsetSpec.latest(), seconds=seconds)
     deadline = time.monotonic() + held_seconds
