@@ -36,8 +36,7 @@ from images import (
 from spu_assigner.core.base.errors import AssignerError
 
 LOOPBACK: Final = "127.0.0.1"
-PROJECT_VARIABLE: Final = "COMPOSE_PROJECT_NAME"
-PROJECT: Final = "spu-assigner"
+PROJECT: Final = os.environ.get("COMPOSE_PROJECT_NAME") or "spu-assigner"
 SCENARIO: Final = "scenario"
 WAIT_SECONDS_MAX: Final = 300.0  # for the scenario; it ends by itself before
 
@@ -94,10 +93,6 @@ def down(*, volumes: bool) -> int:
     return 0
 
 
-def _project() -> str:
-    return os.environ.get(PROJECT_VARIABLE) or PROJECT
-
-
 def _compose() -> list[str]:
     """Compose on this project: version 2 as the client's plug-in, else 1.29."""
     if said(["docker", "compose", "version"]).returncode == 0:
@@ -109,12 +104,12 @@ def _compose() -> list[str]:
             "Docker Compose is not there; install it (Debian: `apt-get install docker-compose`; "
             "others: the package docker-compose-plugin)"
         )
-    return [*command, "--project-name", _project(), "--file", str(HERE / "compose.yaml")]
+    return [*command, "--project-name", PROJECT, "--file", str(HERE / "compose.yaml")]
 
 
 def _containers(*conditions: str) -> list[str]:
     """The names of the project's containers under these conditions of `docker ps`."""
-    own = f"label=com.docker.compose.project={_project()}"
+    own = f"label=com.docker.compose.project={PROJECT}"
     filters = [word for condition in (own, *conditions) for word in ("--filter", condition)]
     listed = said(["docker", "ps", "--all", "--format", "{{.Names}}", *filters])
     return listed.stdout.split()

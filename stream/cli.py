@@ -130,7 +130,7 @@ def _called(args: Sequence[str] | None) -> str:
 
 def main() -> None:
     """The entry point. A request to terminate ends it as Ctrl-C does: everything is closed."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     # numpy loads OpenBLAS, which starts a thread for each core and lets them turn for a while. No
     # command does linear algebra, nor does what it starts.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -155,10 +155,6 @@ def _leave(code: str | int | None) -> NoReturn:
         with suppress(OSError, ValueError):  # nobody reads, or it is closed
             stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
-
-
-def _terminate(number: int, _frame: object) -> None:
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":
