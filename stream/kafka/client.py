@@ -31,19 +31,15 @@ from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import (
-    CREATE_TOPICS,
-    GRANTING,
     POLL_SECONDS,
     REQUEST_SECONDS_MAX,
-    AccessError,
     ClientError,
     RenewedError,
-    TopicsError,
     error_text,
 )
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError, await_stable
 from spu_assigner.stream.kafka.retry import list_offsets
-from spu_assigner.stream.kafka.topic_admin import hidden
+from spu_assigner.stream.kafka.topic_admin import require_topics
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids, renewed_topics
 from spu_assigner.stream.kafka.topics import (
     MAP_MESSAGE_SIZE_MAX,
@@ -54,7 +50,6 @@ from spu_assigner.stream.kafka.topics import (
 )
 
 DELIVERY_MS_MAX: Final = 30_000  # long enough for a broker that restarts
-SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
 PROBE_SECONDS_MAX: Final = 3.0  # for an answer of a broker that is only looked for
 
 Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
@@ -98,7 +93,7 @@ class Sender:
         self._prefix = connection.prefix
         self._last_topic = ""
         with DiagnosedAdmin(connection.client()) as admin:
-            _require_topics(admin, connection, topics)
+            require_topics(admin, topics, prefix=connection.prefix)
         settings: dict[str, Any] = {
             "acks": "all",
             "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
@@ -192,7 +187,7 @@ class Reader:
         self._admin = DiagnosedAdmin(connection.client())
         with ExitStack() as unless_whole:
             unless_whole.enter_context(self._admin)
-            counts = _require_topics(self._admin, connection, topics)
+            counts = require_topics(self._admin, topics, prefix=connection.prefix)
             self._ids = self._topic_ids(REQUEST_SECONDS_MAX)
             self._places = [
                 (topic, number) for topic in self._short for number in range(counts[topic])
@@ -388,21 +383,3 @@ def _received(topic: str, message: Message) -> Received:
     except DecodeError as error:
         fault = str(error)
     return Received(topic=topic, key=key, answer=None, fault=fault)
-
-
-def _require_topics(
-    admin: DiagnosedAdmin, connection: Connection, names: Iterable[str]
-) -> dict[str, int]:
-    """The number of partitions of each topic."""
-    full = [topic_name(name, prefix=connection.prefix) for name in names]
-    deadline = time.monotonic() + SEEN_SECONDS_MAX
-    while True:
-        found = admin.metadata().topics
-        missing = [name for name in full if name not in found or not found[name].partitions]
-        if not missing:
-            return {name: len(found[name].partitions) for name in full}
-        if time.monotonic() > deadline:
-            if denied := hidden(admin, missing):
-                raise AccessError(f"this user may not use {', '.join(denied)}; {GRANTING}")
-            raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
-        time.sleep(POLL_SECONDS)

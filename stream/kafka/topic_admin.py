@@ -6,7 +6,7 @@ The job checks its own topics at its start, so that a missing one is one line an
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,7 @@ from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, WaitL
 from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,
     GRANTING,
+    POLL_SECONDS,
     REQUEST_SECONDS_MAX,
     AccessError,
     ClientError,
@@ -33,6 +34,7 @@ from spu_assigner.stream.kafka.errors import (
 from spu_assigner.stream.kafka.topics import JOB_TOPICS, PARTITIONS, TOPICS, TopicSpec, topic_name
 
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
+SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
 LOOK_SECONDS: Final = 0.02  # between looks whether a change is seen
 _LATE: Final = f"still so after {REQUEST_SECONDS_MAX:.0f} s: check that all of Kafka's brokers run"
 
@@ -243,11 +245,23 @@ def partition_counts(
 ) -> dict[str, int]:
     """How many partitions these topics have, by their whole names."""
     with DiagnosedAdmin(client) as admin:
-        present = admin.metadata().topics
+        return require_topics(admin, names, prefix=prefix)
+
+
+def require_topics(admin: DiagnosedAdmin, names: Iterable[str], *, prefix: str) -> dict[str, int]:
+    """The number of partitions of each of these topics, by their whole names; all must be there."""
     full = [topic_name(name, prefix=prefix) for name in names]
-    if missing := [name for name in full if name not in present]:
-        raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
-    return {name: len(present[name].partitions) for name in full}
+    deadline = time.monotonic() + SEEN_SECONDS_MAX
+    while True:
+        found = admin.metadata().topics
+        missing = [name for name in full if name not in found or not found[name].partitions]
+        if not missing:
+            return {name: len(found[name].partitions) for name in full}
+        if time.monotonic() > deadline:
+            if denied := hidden(admin, missing):
+                raise AccessError(f"this user may not use {', '.join(denied)}; {GRANTING}")
+            raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
+        time.sleep(POLL_SECONDS)
 
 
 def check_topics(
