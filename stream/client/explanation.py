@@ -46,7 +46,7 @@ MODE_NAMES: Final = {
     Mode.CONSTRAINED: "balanced over the SPUs that the constraints permit",
     Mode.CONSTRAINTS: "other constraints: the lists stay as they were",
 }
-_ORDERS: Final = {
+ORDER_NAMES: Final = {
     Order.ID: "by id",
     Order.DIAGONAL: "along Fluvio's diagonals over racks",
     Order.ALTERNATION: "alternating over racks",
@@ -115,7 +115,7 @@ def _placed(decision: PlacementDecision, step: PlacementStep, order: Order) -> l
     parts += [] if step.gap is None else [f"gap {step.gap}"]
     parts += [] if step.shift is None else [f"shift {step.shift}"]
     size = step.ring_size
-    lines = [f"ring of {size} {_ORDERS[order]}, {index} {step.index}: {', '.join(parts)}"]
+    lines = [f"ring of {size} {ORDER_NAMES[order]}, {index} {step.index}: {', '.join(parts)}"]
     passed = [each.spu_id for each in decision.replica_steps[0].passed if each.why is Why.DEMOTED]
     swap = decision.replicas.index(passed[0]) if passed else 0
     for at, taken in enumerate(decision.replica_steps):

@@ -35,15 +35,12 @@ END_SECONDS_MAX: Final = 10.0
 
 
 class Live:
-    """Keeps `Known` up to date while it is open.
+    """Keeps `Known` up to date while it is open; opening it raises ClientError.
 
     with Live(connection) as live: with live.known() as known: …
 
     Args:
         moved: to the Kafka cluster whose partitions are moved, if it is not the job's.
-
-    Raises:
-        ClientError: at its opening: Kafka cannot be reached, or topics are missing.
     """
 
     def __init__(self, connection: Connection, *, moved: Connection | None = None) -> None:
