@@ -68,14 +68,8 @@ def _waiting(state: ClusterState, topic: str, output: Form) -> str:
     if (refusal := why_it_waits(state, waiting)) is not None:
         code, message = refusal.code, refusal.message
     if output == "json":
-        line = {
-            "type": "waiting",
-            "cluster_id": state.cluster_id,
-            **waiting_fields(waiting),
-            "code": code,
-            "message": message,
-        }
-        return json.dumps(line, separators=(",", ":"))
+        line = {"type": "waiting", "cluster_id": state.cluster_id, **waiting_fields(waiting)}
+        return json.dumps({**line, "code": code, "message": message}, separators=(",", ":"))
     return (
         f"{state.cluster_id}/{topic} has no map yet: requested by {printable(waiting.cause)} "
         f"({waiting.partitions} partitions of {waiting.replication_factor} replicas, policy "
