@@ -199,11 +199,7 @@ def topic_summary(state: ClusterState, name: str) -> Report:
 
 
 def topic_map(state: ClusterState, name: str) -> Report | None:
-    """A living topic's map; None: it is a create that waits.
-
-    Raises:
-        NotThereError: the cluster has no such topic.
-    """
+    """A living topic's map; None: it is a create that waits. NotThereError says what there is."""
     topic = state.topics.get(name)
     if topic is None:
         if name in state.waiting:
