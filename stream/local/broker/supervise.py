@@ -29,6 +29,7 @@ def main() -> int:
         if os.getppid() != supervisor:  # It died before the kernel knew.
             os._exit(1)
 
+    begin = die_with_supervisor if sys.platform == "linux" else None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the product's to answer.
     try:
         child = subprocess.Popen(
@@ -37,7 +38,7 @@ def main() -> int:
             stdout=sys.stderr,
             close_fds=False,  # the product's lock of the folder
             process_group=0,
-            preexec_fn=die_with_supervisor if sys.platform == "linux" else None,  # noqa: PLW1509  # there are no threads yet
+            preexec_fn=begin,  # noqa: PLW1509  # it is safe: there are no threads yet
         )
     except OSError as reason:
         print(f"{command[0]}: {reason.strerror}", file=sys.stderr)
