@@ -136,7 +136,7 @@ chart: to-develop ##+ store what the Helm chart of docker/helm renders, which te
 
 .PHONY: docker-build
 docker-build: to-run ##+ images of Kafka and of the job, where they are missing or old (KAFKA_IMAGE=… takes another Kafka)
-	@$(BIN)/python docker/images.py
+	@$(BIN)/python docker/stack.py build
 
 .PHONY: docker-up
 docker-up: to-run ## Kafka, a Spark cluster and the job in containers; plays the scenario, stays up

@@ -1,5 +1,6 @@
-"""The containers of docker/compose.yaml: `make docker-up` and `make docker-down`.
+"""The containers of docker/compose.yaml: `make docker-build`, `docker-up` and `docker-down`.
 
+    python docker/stack.py build [kafka] [job] build the images, or those that are named
     python docker/stack.py up                  build what is missing, start, play the scenario
     python docker/stack.py down [--volumes]    stop; with --volumes the data are gone, too
 
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import Final
 
@@ -25,17 +27,16 @@ from images import (
     IMAGES,
     DockerError,
     check_engine,
-    compose,
     ensure_image,
     last_line,
+    logged,
     report,
     said,
 )
 from spu_assigner.core.base.errors import AssignerError
 
 LOOPBACK: Final = "127.0.0.1"
-PROJECT_VARIABLE: Final = "COMPOSE_PROJECT_NAME"
-PROJECT: Final = "spu-assigner"
+PROJECT: Final = os.environ.get("COMPOSE_PROJECT_NAME") or "spu-assigner"
 SCENARIO: Final = "scenario"
 WAIT_SECONDS_MAX: Final = 300.0  # for the scenario; it ends by itself before
 
@@ -54,26 +55,25 @@ MONITORING_PORTS: Final[Mapping[str, tuple[str, int]]] = {
 }
 
 
+def build(names: Iterable[str]) -> int:
+    """Build these images; the exit status."""
+    for name in names:
+        if name not in IMAGES:
+            raise DockerError(f"there is no image {name!r}; expected {' or '.join(IMAGES)}")
+        ensure_image(name)
+    return 0
+
+
 def up() -> int:
     """Start everything, and print what the scenario's maps became; the exit status."""
     check_engine()
     command = _compose()
     ports = _free_ports()  # Before anything is built, which takes minutes.
-    for name in IMAGES:
-        ensure_image(name)
+    build(IMAGES)
     report("starting Kafka, Spark's master, two workers and the job; about a minute")
-    log = BUILD / "up.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as output:
-        status = subprocess.call(
-            [*command, "up", "--detach", "--remove-orphans"],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-    if status != 0:
-        text = log.read_text(encoding="utf-8", errors="replace")
-        raise DockerError(f"not everything started ({last_line(text)}){_unwell()}")
+    fault = logged([*command, "up", "--detach", "--remove-orphans"], BUILD / "up.log")
+    if fault is not None:
+        raise DockerError(f"not everything started ({fault}){_unwell()}")
     status = _scenario()
     for what, port in ports.items():
         scheme = "" if what == "Kafka" else "http://"
@@ -93,29 +93,30 @@ def down(*, volumes: bool) -> int:
     return 0
 
 
-def _project() -> str:
-    return os.environ.get(PROJECT_VARIABLE) or PROJECT
-
-
 def _compose() -> list[str]:
-    file = str(HERE / "compose.yaml")
-    return [*compose(), "--project-name", _project(), "--file", file]
+    """Compose on this project: version 2 as the client's plug-in, else 1.29."""
+    if said(["docker", "compose", "version"]).returncode == 0:
+        command = ["docker", "compose"]
+    elif shutil.which("docker-compose") is not None:
+        command = ["docker-compose"]
+    else:
+        raise DockerError(
+            "Docker Compose is not there; install it (Debian: `apt-get install docker-compose`; "
+            "others: the package docker-compose-plugin)"
+        )
+    return [*command, "--project-name", PROJECT, "--file", str(HERE / "compose.yaml")]
 
 
 def _containers(*conditions: str) -> list[str]:
     """The names of the project's containers under these conditions of `docker ps`."""
-    own = f"label=com.docker.compose.project={_project()}"
+    own = f"label=com.docker.compose.project={PROJECT}"
     filters = [word for condition in (own, *conditions) for word in ("--filter", condition)]
     listed = said(["docker", "ps", "--all", "--format", "{{.Names}}", *filters])
     return listed.stdout.split()
 
 
 def _free_ports() -> dict[str, int]:
-    """What is to be published where, once it is sure that it can be.
-
-    Raises:
-        DockerError: something else listens there.
-    """
+    """What is to be published where; raises DockerError if something else listens there."""
     wanted = dict(PORTS)
     if MONITORING in os.environ.get(PROFILES_VARIABLE, "").split(","):
         wanted |= MONITORING_PORTS
@@ -145,14 +146,7 @@ def _scenario() -> int:
     if not names:
         raise DockerError("the scenario has no container; see `docker ps --all`")
     try:
-        waited = subprocess.run(
-            ["docker", "wait", names[0]],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS_MAX,
-            check=False,
-        )
+        waited = said(["docker", "wait", names[0]], WAIT_SECONDS_MAX)
     except subprocess.TimeoutExpired as reason:
         raise DockerError(
             f"the scenario did not end within {WAIT_SECONDS_MAX:.0f} s{_unwell()}"
@@ -180,10 +174,13 @@ def main(arguments: Sequence[str]) -> int:
     """Do what is asked; the exit status."""
     parser = argparse.ArgumentParser(prog="docker/stack.py")
     commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("build").add_argument("images", nargs="*", metavar="kafka|job")
     commands.add_parser("up")
     commands.add_parser("down").add_argument("--volumes", action="store_true")
     given = parser.parse_args(arguments)
     try:
+        if given.command == "build":
+            return build(given.images or IMAGES)
         return up() if given.command == "up" else down(volumes=given.volumes)
     except AssignerError as error:
         print(f"docker-{given.command}: {error}", file=sys.stderr)

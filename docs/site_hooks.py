@@ -21,7 +21,6 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT: Final = Path(__file__).parents[1]
-DOCS: Final = ROOT / "docs"
 # By the place in the repository, the place in the site.
 PAGES: Final = {
     "README.md": "index.md",

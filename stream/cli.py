@@ -68,17 +68,6 @@ class Commands(click.Group):
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As any group, whose suggestions are its commands."""
-        try:
-            return super().resolve_command(ctx, args)
-        except click.exceptions.NoSuchCommand as error:
-            raise click.exceptions.NoSuchCommand(
-                error.command_name, possibilities=_COMMANDS, ctx=ctx
-            ) from error
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
@@ -118,6 +107,7 @@ class Commands(click.Group):
 @click.group(
     PROGRAM,
     cls=Commands,
+    commands={name: click.Command(name) for name in _COMMANDS},  # for suggestions of names
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0 done; 1 refused or failed; 2 wrong usage or settings; "
     "3 no answer in time; 130 interrupted.",
@@ -140,7 +130,7 @@ def _called(args: Sequence[str] | None) -> str:
 
 def main() -> None:
     """The entry point. A request to terminate ends it as Ctrl-C does: everything is closed."""
-    signal.signal(signal.SIGTERM, _terminate)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     # numpy loads OpenBLAS, which starts a thread for each core and lets them turn for a while. No
     # command does linear algebra, nor does what it starts.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -165,10 +155,6 @@ def _leave(code: str | int | None) -> NoReturn:
         with suppress(OSError, ValueError):  # nobody reads, or it is closed
             stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
-
-
-def _terminate(number: int, _frame: object) -> None:
-    sys.exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Bring what a Python package cannot: a Java if the machine has none, the jars, and
-what makes broker and Spark start faster.
+"""Bring what a Python package cannot: a Java if the machine has none, the jars, and the archive of
+classes that makes Spark start faster.
 
 Run by `make setup`; may be run again at any time, and is quick when nothing is missing. With `--s3`
 it brings the jars that a checkpoint on S3 needs as well; else the first start with one does. With
@@ -17,7 +17,6 @@ from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job.run.spark_class_archive import ensure_spark_image
-from spu_assigner.stream.local.broker.embedded import prepare
 from spu_assigner.stream.local.jvm.build_cache import cache_home
 from spu_assigner.stream.local.jvm.jars import Group, ensure_all
 from spu_assigner.stream.local.jvm.java import JavaError, ensure_java, install_java
@@ -31,12 +30,6 @@ def set_up(report: Callable[[str], None], *, with_s3: bool = False) -> bool:
 
     Returns whether it is complete; False: what makes Spark start faster could not be made this
     time.
-
-    Args:
-        with_s3: whether the jars for checkpoints on S3 are wanted.
-
-    Raises:
-        AssignerError: something cannot be had; the message says what to do.
     """
     try:
         java = ensure_java()
@@ -46,7 +39,6 @@ def set_up(report: Callable[[str], None], *, with_s3: bool = False) -> bool:
     report(f"Java {java.version} ({java.source}): {java.home}")
     jars = ensure_all([*NEEDED, *([FOR_S3] if with_s3 else [])], report=report)
     report(f"{sum(map(len, jars.values()))} jars checked, in {cache_home()}")
-    prepare(report=report)
     return ensure_spark_image(java, jars["spark-local"], report=report)
 
 

@@ -7,7 +7,6 @@ meanings stay, later releases only add some.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -38,11 +37,7 @@ class NotThereError(AssignerError):
 def inspect_report(
     states: Iterable[ClusterState], *, is_named: bool = False, topic: str | None = None
 ) -> Report:
-    """The clusters; one that was named in detail, and of it a named topic with its map.
-
-    Raises:
-        NotThereError: there is no such topic; it says what there is.
-    """
+    """The clusters; one that was named in detail, and of it a named topic as `topic_map`."""
     clusters = [
         {
             **cluster_report(state),
@@ -204,11 +199,7 @@ def topic_summary(state: ClusterState, name: str) -> Report:
 
 
 def topic_map(state: ClusterState, name: str) -> Report | None:
-    """A living topic's map; None: it is a create that waits.
-
-    Raises:
-        NotThereError: the cluster has no such topic.
-    """
+    """A living topic's map; None: it is a create that waits. NotThereError says what there is."""
     topic = state.topics.get(name)
     if topic is None:
         if name in state.waiting:
@@ -226,54 +217,19 @@ def topic_map(state: ClusterState, name: str) -> Report | None:
 
 def read_topic(
     connection: Connection, cluster_id: str, topic: str, partition: int | None = None
-) -> tuple[ClusterOutputs, range]:
-    """What was published, and the partition that is asked for, or all; none while it waits.
+) -> tuple[ClusterState, list[ReplicaMap], range]:
+    """A cluster as its outputs show it, the retained maps of a topic's present life, and the
+    partition that is asked for, or all; no map and no partition while the topic waits.
 
     Raises:
         NotThereError: there is no such topic or partition.
         ClusterUnknownError: no message is of the cluster.
-        ClientError: Kafka cannot be reached, or topics are missing.
-    """
-    found = read_cluster(connection, cluster_id, topic)
-    if not found.maps:
-        if topic in found.state.waiting:
-            return found, range(0)
-        message = f"no topic {topic!r} in cluster {cluster_id!r}; it has "
-        message += listed(sorted(found.state.topics))
-        if found.gone is not None:
-            message = f"topic {topic!r} of cluster {cluster_id!r} is {found.gone}"
-        raise NotThereError(message)
-    newest = found.maps[-1].replicas
-    partitions = range(0 if newest is None else len(newest))
-    if partition is None:
-        return found, partitions
-    if partition not in partitions:
-        raise NotThereError(
-            f"no partition {partition} in topic {topic!r}; expected 0 to {len(partitions) - 1}"
-        )
-    return found, range(partition, partition + 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOutputs:
-    """One cluster as its outputs show it."""
-
-    state: ClusterState
-    maps: tuple[ReplicaMap, ...]  # of the topic asked about, those of its present life
-    gone: Status | None  # DELETED or RELEASED: how the topic asked about went, if it did last
-
-
-def read_cluster(connection: Connection, cluster_id: str, topic: str) -> ClusterOutputs:
-    """Read a cluster, with all retained revisions of one topic.
-
-    Raises:
-        ClusterUnknownError: no message is of it.
         DamagedOutputError: a message is none of the job's.
         ClientError: Kafka cannot be reached, or topics are missing.
     """
     published, topic_key = PublishedState(connection.prefix), f"{cluster_id}/{topic}".encode()
     maps: list[ReplicaMap] = []
-    gone: Status | None = None
+    gone: Status | None = None  # how the topic went, if it did last
     for name, key, message in own_messages(connection, cluster_id):
         place = int(message.partition() or 0), int(message.offset() or 0)
         published.take(name, key, message.value(), place=place)
@@ -287,7 +243,18 @@ def read_cluster(connection: Connection, cluster_id: str, topic: str) -> Cluster
             gone = Status.RELEASED if is_release else Status.DELETED
             maps.clear()
     state = published.unchecked(cluster_id)
-    return ClusterOutputs(state=state, maps=tuple(maps), gone=gone)
+    partitions = range(len(maps[-1].replicas or ()) if maps else 0)
+    if not maps and topic not in state.waiting:
+        has = f"no topic {topic!r} in cluster {cluster_id!r}; it has {listed(sorted(state.topics))}"
+        went = f"topic {topic!r} of cluster {cluster_id!r} is {gone}"
+        raise NotThereError(has if gone is None else went)
+    if partition is not None and maps:
+        if partition not in partitions:
+            raise NotThereError(
+                f"no partition {partition} in topic {topic!r}; expected 0 to {len(partitions) - 1}"
+            )
+        partitions = range(partition, partition + 1)
+    return state, maps, partitions
 
 
 def _size(topic: Topic) -> tuple[int, int, int]:

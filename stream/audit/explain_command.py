@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.kafka.config.command_options import (
-    broker_options,
-    output_option,
-)
+from spu_assigner.stream.kafka.config.command_options import Form, broker_options, output_option
 from spu_assigner.stream.kafka.config.connection import Connection
 
 if TYPE_CHECKING:
     from spu_assigner.core.state.cluster_state import ClusterState
-    from spu_assigner.stream.kafka.config.command_options import Form
 
 PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
 
@@ -27,12 +23,7 @@ PARTITIONS_SHOWN: Final = 16  # of a topic, as text; JSON has them all
 @output_option
 @broker_options
 def explain(
-    *,
-    cluster: str,
-    topic: str,
-    partition: int | None,
-    output: Form,
-    connection: Connection,
+    *, cluster: str, topic: str, partition: int | None, output: Form, connection: Connection
 ) -> int:
     """Explain why the replicas of TOPIC in CLUSTER are where they are.
 
@@ -51,24 +42,17 @@ def explain(
     from spu_assigner.stream.audit.cluster_report import read_topic
     from spu_assigner.stream.client.explanation import decision_json, explanation_text
 
-    found, partitions = read_topic(connection, cluster, topic, partition)
+    state, maps, partitions = read_topic(connection, cluster, topic, partition)
     if not partitions:
-        click.echo(_waiting(found.state, topic, output))
+        click.echo(_waiting(state, topic, output))
         return 0
     shown = partitions if output == "json" else partitions[:PARTITIONS_SHOWN]
-    for explanation in explained(found.state, found.maps, shown):
+    for explanation in explained(state, maps, shown):
         if output == "table":
             click.echo(explanation_text(explanation))
             continue
         for decision in explanation.decisions:
-            line = decision_json(
-                cluster_id=cluster,
-                topic=topic,
-                policy=explanation.policy,
-                partition=explanation.partition,
-                decision=decision,
-            )
-            click.echo(line)
+            click.echo(decision_json(explanation, explanation.partition, decision))
     if left := len(partitions) - len(shown):
         click.echo(f"… {left} more (name one, or all with --output json)")
     return 0
@@ -84,14 +68,8 @@ def _waiting(state: ClusterState, topic: str, output: Form) -> str:
     if (refusal := why_it_waits(state, waiting)) is not None:
         code, message = refusal.code, refusal.message
     if output == "json":
-        line = {
-            "type": "waiting",
-            "cluster_id": state.cluster_id,
-            **waiting_fields(waiting),
-            "code": code,
-            "message": message,
-        }
-        return json.dumps(line, separators=(",", ":"))
+        line = {"type": "waiting", "cluster_id": state.cluster_id, **waiting_fields(waiting)}
+        return json.dumps({**line, "code": code, "message": message}, separators=(",", ":"))
     return (
         f"{state.cluster_id}/{topic} has no map yet: requested by {printable(waiting.cause)} "
         f"({waiting.partitions} partitions of {waiting.replication_factor} replicas, policy "

@@ -139,11 +139,7 @@ def recover(
         spark: by default a session that is made for this and stopped after it.
 
     Raises:
-        NothingToRecoverError: the query has never committed anything.
-        FolderTakenError: there is something at that place.
-        LostInputError: input that was not read yet is gone.
-        PublishedError: the outputs do not hold a whole state.
-        FencedError: another process has taken over meanwhile.
+        RecoverError, LostInputError, PublishedError, FencedError: as they say.
         AssignerError: Kafka, Java or the place cannot be reached.
     """
     _refuse_taken_folder(settings)

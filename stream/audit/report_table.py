@@ -44,7 +44,12 @@ def tables(report: Report, *, asked_topic: str | None = None) -> Iterator[Render
         if (detail := cluster["detail"]) is None:
             continue
         if asked_topic is None:
-            yield from _details(detail)
+            yield _table("racks", detail["racks"])
+            yield _table("spus", detail["spus"], _SPU_FIELDS)
+            yield _table("topics", detail["topics"], _TOPIC_FIELDS)
+            lists = sum(each["partitions"] for each in detail["topics"])
+            on_racks = detail["lists_on_distinct_racks"]
+            yield Text(f"\n{on_racks} of {lists} replica lists are on distinct racks")
         if cluster["topic"] is not None:
             yield from _map(cluster["topic"], detail["spus"])
         waiting = [each for each in detail["waiting"] if asked_topic in (None, each["topic"])]
@@ -52,15 +57,6 @@ def tables(report: Report, *, asked_topic: str | None = None) -> Iterator[Render
             yield _table("waiting", waiting)
     if len(clusters) > ROWS_SHOWN:
         yield Text(f"\n{_more(len(clusters))}")
-
-
-def _details(detail: Report) -> Iterator[RenderableType]:
-    yield _table("racks", detail["racks"])
-    yield _table("spus", detail["spus"], _SPU_FIELDS)
-    yield _table("topics", detail["topics"], _TOPIC_FIELDS)
-    lists = sum(each["partitions"] for each in detail["topics"])
-    on_racks = detail["lists_on_distinct_racks"]
-    yield Text(f"\n{on_racks} of {lists} replica lists are on distinct racks")
 
 
 def _map(found: Report, spus: Sequence[Report]) -> Iterator[RenderableType]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
+_SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 _PROGRAM = "spu-assigner"
 _VARIABLE = "_SPU_ASSIGNER_COMPLETE"  # click's own name for a program called so
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice([*_SHELLS]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the script that completes spu-assigner in SHELL.
@@ -20,7 +21,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     zsh:   eval "$(spu-assigner completion zsh)"
     fish:  spu-assigner completion fish | source
     """
-    maker = get_completion_class(shell)
-    if maker is None:
-        raise click.UsageError(f"no completion for {shell}")
-    click.echo(maker(ctx.find_root().command, {}, _PROGRAM, _VARIABLE).source())
+    click.echo(_SHELLS[shell](ctx.find_root().command, {}, _PROGRAM, _VARIABLE).source())

@@ -11,8 +11,7 @@ import json
 from typing import Final
 
 import msgspec
-from spu_assigner.core.base.events import Policy
-from spu_assigner.core.base.records import Mode, Move, Order
+from spu_assigner.core.base.records import Mode, Move, Order, ReplicaMap
 from spu_assigner.core.explain.decisions import BY_SHARES, CHANGES
 from spu_assigner.core.explain.placement_decision import (
     Explanation,
@@ -47,7 +46,7 @@ MODE_NAMES: Final = {
     Mode.CONSTRAINED: "balanced over the SPUs that the constraints permit",
     Mode.CONSTRAINTS: "other constraints: the lists stay as they were",
 }
-_ORDERS: Final = {
+ORDER_NAMES: Final = {
     Order.ID: "by id",
     Order.DIAGONAL: "along Fluvio's diagonals over racks",
     Order.ALTERNATION: "alternating over racks",
@@ -116,7 +115,7 @@ def _placed(decision: PlacementDecision, step: PlacementStep, order: Order) -> l
     parts += [] if step.gap is None else [f"gap {step.gap}"]
     parts += [] if step.shift is None else [f"shift {step.shift}"]
     size = step.ring_size
-    lines = [f"ring of {size} {_ORDERS[order]}, {index} {step.index}: {', '.join(parts)}"]
+    lines = [f"ring of {size} {ORDER_NAMES[order]}, {index} {step.index}: {', '.join(parts)}"]
     passed = [each.spu_id for each in decision.replica_steps[0].passed if each.why is Why.DEMOTED]
     swap = decision.replicas.index(passed[0]) if passed else 0
     for at, taken in enumerate(decision.replica_steps):
@@ -218,20 +217,18 @@ def _share_with(load: Load, decision: PlacementDecision) -> str:
     return f", with this replica {share:.1%} ({amount.resource} {used})"
 
 
-def decision_json(
-    *, cluster_id: str, topic: str, policy: Policy, partition: int, decision: PlacementDecision
-) -> str:
+def decision_json(of: Explanation | ReplicaMap, partition: int, decision: PlacementDecision) -> str:
     """One decision for one partition, as a line of JSON."""
     fields = msgspec.to_builtins(decision)
     step = fields["step"] or {}
     line = {
         "type": "explanation",
-        "cluster_id": cluster_id,
-        "topic": topic,
+        "cluster_id": of.cluster_id,
+        "topic": of.topic,
         "partition": partition,
         "revision": decision.revision,
         "cause": decision.cause,
-        "policy": policy,
+        "policy": of.policy,
         "mode": decision.reason.mode,
         "replicas": decision.replicas,
         "replicas_before": decision.before,

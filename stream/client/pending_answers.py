@@ -87,14 +87,10 @@ class Awaited:
         self._events.add(event_id)
         self._open[event_id] = None
 
-    def give_up(self, event_id: str, why: str) -> None:
-        """Await an event no longer: it was not sent."""
-        self._close(event_id, why)
-
     def sent(self, sent: SentMessage) -> None:
         """Take note where it went, or that it did not."""
         if sent.error is not None:
-            self.give_up(sent.event_id or "", f"the event was not sent: {sent.error}")
+            self.close(sent.event_id or "", f"the event was not sent: {sent.error}")
         else:
             self._places[sent.topic, sent.partition, sent.offset] = sent.event_id or ""
 
@@ -105,7 +101,7 @@ class Awaited:
             case DeadLetter():
                 place = (answer.source_topic, answer.source_partition, answer.source_offset)
                 said = f"the job does not understand the event ({answer.code})"
-                self._close(
+                self.close(
                     self._places.get(place, ""), f"{said}; a job of this release does: upgrade it"
                 )
                 return place in self._places
@@ -171,9 +167,10 @@ class Awaited:
 
     def _settle(self, answer: TopicStatus | RingEvent, *, is_no: bool) -> None:
         why = f"{answer.message} ({answer.code})" if is_no else None
-        self._close(answer.cause, why, answer.message or "")
+        self.close(answer.cause, why, answer.message or "")
 
-    def _close(self, event_id: str, fault: str | None, message: str = "") -> None:
+    def close(self, event_id: str, fault: str | None, message: str = "") -> None:
+        """Await an event no longer: it is answered, or was not sent."""
         if event_id in self._open:
             del self._open[event_id]
             if fault is None:
@@ -199,7 +196,7 @@ def exchange(
             try:
                 sender.send(event)
             except EncodeError as reason:
-                awaited.give_up(event.event_id, f"it fits into no event: {reason}")
+                awaited.close(event.event_id, f"it fits into no event: {reason}")
         sender.flush()
         awaited.wait(reader, seconds=seconds, check=check)
     return awaited

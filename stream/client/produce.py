@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, get_args
+from typing import Any, BinaryIO, Final, get_args
 
 import click
 from spu_assigner.core.base.errors import InvalidEventError
@@ -22,15 +22,13 @@ from spu_assigner.stream.client.sending import WAIT_SECONDS, send_events
 from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import (
     FILE,
+    Form,
     broker_options,
     output_option,
     reading,
+    with_options,
 )
 from spu_assigner.stream.kafka.config.connection import Connection
-
-if TYPE_CHECKING:
-    from spu_assigner.stream.kafka.config.command_options import Form
-
 
 PROGRAM: Final = "spu-assigner produce"
 _CALL: Final[tuple[Option, ...]] = (  # the options of every command here
@@ -93,12 +91,10 @@ def _add_command(kind: type[Event]) -> None:
             [("the event", event)], connection=connection, output=output, wait=wait, program=PROGRAM
         )
 
-    command: Callable[..., Any] = send
     keep = (_KEEP,) if kind is SpuJoined else ()
-    for option in reversed((*options_of(kind), *keep, *_COMMON, *_CALL)):
-        command = option(command)
+    options = with_options(*options_of(kind), *keep, *_COMMON, *_CALL)
     name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__).lower()
-    produce.command(name, help=f"{kind.__doc__}\n\n{_MORE.get(kind, '')}")(command)
+    produce.command(name, help=f"{kind.__doc__}\n\n{_MORE.get(kind, '')}")(options(send))
 
 
 for _kind in get_args(Event):
@@ -107,9 +103,7 @@ for _kind in get_args(Event):
 
 @produce.command()
 @click.argument("file", type=FILE)
-@_CALL[0]
-@output_option
-@broker_options
+@with_options(*_CALL)
 def events(file: Path, connection: Connection, output: Form, wait: float | None) -> int:
     """Send the events of FILE (- for standard input), JSON Lines as for `simulate`.
 

@@ -175,11 +175,6 @@ def read_assignment(path: Path) -> Any:
     return value
 
 
-def _assignment_of(_: click.Context, __: click.Parameter, file: Path | None) -> Any:
-    """The replica lists of the file that an option names."""
-    return None if file is None else read_assignment(file)
-
-
 _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how it is read
     Mapping[str, str]: (
         "--label",
@@ -202,7 +197,7 @@ _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how 
         "--replica-assignment",
         {
             "type": click.Path(path_type=Path),
-            "callback": _assignment_of,
+            "callback": lambda _, __, file: file and read_assignment(file),
             "metavar": "FILE",
             "help": "Replica lists by hand: a JSON list of {id, replicas}, or {partitions: that "
             "list}.",

@@ -71,7 +71,7 @@ def send_events(
                 sender.send(event)
             except EncodeError as error:
                 failures += 1
-                awaited.give_up(event.event_id, str(error))
+                awaited.close(event.event_id, str(error))
                 complain(f"{name}: {error}")
         sender.flush()
         in_time = wait is None or awaited.wait(

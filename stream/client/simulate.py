@@ -8,7 +8,7 @@ passed over.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -85,6 +85,7 @@ def answer_lines(
 ) -> int:
     """Answer every line of `source`; returns the exit status."""
     answer = _explained(default_policy) if explain else _plain(default_policy)
+    answers: Iterable[str]
     status = 0
     for number, line in enumerate(lines_of(source), start=1):
         try:
@@ -99,13 +100,13 @@ def answer_lines(
     return status
 
 
-def _plain(default_policy: Policy) -> Callable[[Event], list[str]]:
+def _plain(default_policy: Policy) -> Callable[[Event], Iterable[str]]:
     """Answers an event by the contract's lines, and no more."""
     assigner = Assigner(default_policy)
     return lambda event: [answer_to_json(answer) for answer in assigner.apply(event)]
 
 
-def _explained(default_policy: Policy) -> Callable[[Event], list[str]]:
+def _explained(default_policy: Policy) -> Callable[[Event], Iterable[str]]:
     """Answers with reasons, each map followed by its explanations."""
     from spu_assigner.core.explain.decisions import ExplainingAssigner
     from spu_assigner.stream.client.explanation import decision_json
@@ -117,12 +118,6 @@ def _explained(default_policy: Policy) -> Callable[[Event], list[str]]:
             yield answer_to_json(answer, explain=True)
             if isinstance(answer, ReplicaMap):
                 for partition, decision in reasons:
-                    yield decision_json(
-                        cluster_id=answer.cluster_id,
-                        topic=answer.topic,
-                        policy=answer.policy,
-                        partition=partition,
-                        decision=decision,
-                    )
+                    yield decision_json(answer, partition, decision)
 
-    return lambda event: list(answers(event))
+    return answers

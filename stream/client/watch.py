@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
-from spu_assigner.stream.kafka.config.command_options import broker_options, output_option
+from spu_assigner.stream.kafka.config.command_options import Form, broker_options, output_option
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
-
-if TYPE_CHECKING:
-    from spu_assigner.stream.kafka.client import Reader
-    from spu_assigner.stream.kafka.config.command_options import Form
 
 TOPICS: Final = {
     "maps": REPLICA_MAP,
@@ -21,7 +16,6 @@ TOPICS: Final = {
     "dead-letters": DEAD_LETTER,
 }
 PROBE_SECONDS: Final = 5.0  # between looks whether the topics are still the same
-ANSWER_SECONDS_MAX: Final = 3.0  # of such a look
 
 
 def _topics(_ctx: click.Context, _parameter: click.Parameter, value: str) -> list[str]:
@@ -61,11 +55,8 @@ def watch(
     shown = 0
     with Reader(connection, topics, from_beginning=from_beginning) as reader:
         click.echo("watching; Ctrl-C ends it", err=True)
-        probe_at = time.monotonic() + PROBE_SECONDS
         while True:
-            if time.monotonic() > probe_at:
-                _require_same(reader)
-                probe_at = time.monotonic() + PROBE_SECONDS
+            reader.probe(PROBE_SECONDS)  # A broker that does not answer is waited for.
             answers = reader.poll()
             while reader.passed_over:
                 click.echo(f"warning: {reader.passed_over.pop(0)}", err=True)
@@ -76,14 +67,3 @@ def watch(
                     shown += 1
                     if shown == count:
                         return 0
-
-
-def _require_same(reader: Reader) -> None:
-    """Raises RenewedError: a topic was recreated. A broker that does not answer is waited for."""
-    from spu_assigner.stream.kafka.errors import ClientError, RenewedError
-
-    try:
-        reader.require_same(ANSWER_SECONDS_MAX)
-    except ClientError as reason:
-        if isinstance(reason, RenewedError):
-            raise

@@ -26,14 +26,11 @@ class FileRefusedError(AssignerError):
 def read_plain_file(
     path: Path, *, size_max: int, follows_link: bool = True, is_private: bool = False
 ) -> bytes:
-    """The bytes of a regular file of at most `size_max`.
+    """The bytes of a regular file of at most `size_max`; raises FileRefusedError if it is none.
 
     Args:
         follows_link: whether the file may be a symbolic link; its folders always may.
         is_private: whether it must belong to this user, and nobody else may open it.
-
-    Raises:
-        FileRefusedError: it is none, has more, or cannot be read.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # Opening a pipe would wait for a writer.
     try:

@@ -31,19 +31,15 @@ from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import (
-    CREATE_TOPICS,
-    GRANTING,
     POLL_SECONDS,
     REQUEST_SECONDS_MAX,
-    AccessError,
     ClientError,
     RenewedError,
-    TopicsError,
     error_text,
 )
 from spu_assigner.stream.kafka.open_transactions import OpenTransactionError, await_stable
 from spu_assigner.stream.kafka.retry import list_offsets
-from spu_assigner.stream.kafka.topic_admin import hidden
+from spu_assigner.stream.kafka.topic_admin import require_topics
 from spu_assigner.stream.kafka.topic_ids import ask_topic_ids, renewed_topics
 from spu_assigner.stream.kafka.topics import (
     MAP_MESSAGE_SIZE_MAX,
@@ -54,7 +50,7 @@ from spu_assigner.stream.kafka.topics import (
 )
 
 DELIVERY_MS_MAX: Final = 30_000  # long enough for a broker that restarts
-SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
+PROBE_SECONDS_MAX: Final = 3.0  # for an answer of a broker that is only looked for
 
 Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
 
@@ -97,7 +93,7 @@ class Sender:
         self._prefix = connection.prefix
         self._last_topic = ""
         with DiagnosedAdmin(connection.client()) as admin:
-            _require_topics(admin, connection, topics)
+            require_topics(admin, topics, prefix=connection.prefix)
         settings: dict[str, Any] = {
             "acks": "all",
             "enable.idempotence": True,  # a repetition by the client neither doubles nor reorders
@@ -110,13 +106,10 @@ class Sender:
         self._producer = Producer({**settings, **connection.client()})
 
     def send(self, event: Event) -> None:
-        """Send one event.
+        """Send one event; raises EncodeError if it does not fit its schema.
 
         An event for the other input topic waits until all before it are acknowledged: the job
         merges both topics by the broker's clock.
-
-        Raises:
-            EncodeError: the event does not fit its schema.
         """
         value = encode_event(event)
         topic = SPU_EVENTS if isinstance(event, SpuEvent) else TOPIC_EVENTS
@@ -194,7 +187,7 @@ class Reader:
         self._admin = DiagnosedAdmin(connection.client())
         with ExitStack() as unless_whole:
             unless_whole.enter_context(self._admin)
-            counts = _require_topics(self._admin, connection, topics)
+            counts = require_topics(self._admin, topics, prefix=connection.prefix)
             self._ids = self._topic_ids(REQUEST_SECONDS_MAX)
             self._places = [
                 (topic, number) for topic in self._short for number in range(counts[topic])
@@ -206,6 +199,8 @@ class Reader:
             self._consumer = Consumer({**settings, **connection.client()})
             unless_whole.pop_all()
         self.passed_over: list[str] = []  # a sentence for each gap
+        self._probe_at = 0.0  # when to look next whether a broker answers
+        self._trouble: str | None = None  # what was found then
         self._begins = begins
         self._progress = dict(begins)  # by (topic, partition): the offset to be read next
         self._consumer.assign([TopicPartition(*place, begin) for place, begin in begins.items()])
@@ -227,16 +222,27 @@ class Reader:
             for (topic, number), begin in self._begins.items()
         }
 
-    def remaining(self, seconds: float) -> int:
-        """How many offsets are committed and were not read yet; an answer within `seconds`."""
-        ends = self._offsets(OffsetSpec.latest(), seconds=seconds)
-        self.require_same(seconds)
-        left = {place: end - self._progress[place] for place, end in ends.items()}
-        if shorter := sorted(topic for (topic, _), count in left.items() if count < 0):
-            raise _renewed(shorter[0])
-        return sum(left.values())
+    def probe(self, every: float) -> str | None:
+        """Why no broker answers; what was found last, until `every` seconds have passed since.
 
-    def require_same(self, seconds: float) -> None:
+        Raises:
+            RenewedError: a topic is no longer the one that reading began with.
+        """
+        if time.monotonic() > self._probe_at:
+            try:
+                ends = self._offsets(OffsetSpec.latest(), seconds=PROBE_SECONDS_MAX)
+                self._require_same(PROBE_SECONDS_MAX)
+                if shorter := sorted(at for at, end in ends.items() if end < self._progress[at]):
+                    raise _renewed(shorter[0][0])
+                self._trouble = None
+            except RenewedError:
+                raise
+            except ClientError as reason:
+                self._trouble = str(reason)
+            self._probe_at = time.monotonic() + every
+        return self._trouble
+
+    def _require_same(self, seconds: float) -> None:
         """Look whether the topics are still those that reading began with."""
         now = self._topic_ids(seconds)
         if renewed := renewed_topics(self._ids, now):
@@ -249,13 +255,11 @@ class Reader:
             self.require_settled(seconds)
 
     def require_settled(self, seconds: float) -> None:
-        """Wait until all that is written now is committed or aborted.
+        """Wait until all that is written now is committed or aborted, or raise
+        OpenTransactionError.
 
         A transaction's end reaches one partition before another; after this they show the same of
         what was written before.
-
-        Raises:
-            OpenTransactionError: a transaction is open after these seconds.
         """
         with _known("the topics' offsets are not known"):
             await_stable(
@@ -305,7 +309,7 @@ class Reader:
                     "check that all of Kafka's brokers run, and try again"
                 )
             yield from found
-        self.require_same(REQUEST_SECONDS_MAX)
+        self._require_same(REQUEST_SECONDS_MAX)
 
     def _resume_after_loss(self, place: tuple[str, int]) -> None:
         """Continue at the first offset that is there: what was to be read next is not."""
@@ -379,21 +383,3 @@ def _received(topic: str, message: Message) -> Received:
     except DecodeError as error:
         fault = str(error)
     return Received(topic=topic, key=key, answer=None, fault=fault)
-
-
-def _require_topics(
-    admin: DiagnosedAdmin, connection: Connection, names: Iterable[str]
-) -> dict[str, int]:
-    """The number of partitions of each topic."""
-    full = [topic_name(name, prefix=connection.prefix) for name in names]
-    deadline = time.monotonic() + SEEN_SECONDS_MAX
-    while True:
-        found = admin.metadata().topics
-        missing = [name for name in full if name not in found or not found[name].partitions]
-        if not missing:
-            return {name: len(found[name].partitions) for name in full}
-        if time.monotonic() > deadline:
-            if denied := hidden(admin, missing):
-                raise AccessError(f"this user may not use {', '.join(denied)}; {GRANTING}")
-            raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
-        time.sleep(POLL_SECONDS)

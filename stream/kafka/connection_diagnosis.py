@@ -49,24 +49,20 @@ class ConnectionRefusal(StrEnum):
 
 _Refused = tuple[ConnectionRefusal, str]
 
-# By OpenSSL's code; the other codes are about the authority.
 _WRONG_NAME: Final = (
-    ConnectionRefusal.HOST,
     "shows a certificate for another host ({}); name the broker as its certificate does, or give "
-    "it a certificate for this name",
+    "it a certificate for this name"
 )
-_OUT_OF_DATE: Final = (
-    ConnectionRefusal.EXPIRED,
-    "shows a certificate out of its time ({}); renew it",
-)
+_OUT_OF_DATE: Final = "shows a certificate out of its time ({}); renew it"
 _UNTRUSTED: Final = (
     ConnectionRefusal.AUTHORITY,
     "shows a certificate that no trusted authority vouches for ({}); put the authority's "
     "certificate into SPU_ASSIGNER_SSL_CA_FILE",
 )
+# By OpenSSL's code; the other codes are about the authority.
 _CERTIFICATE_FAULTS: Final[Mapping[int, _Refused]] = {
-    **dict.fromkeys((9, 10), _OUT_OF_DATE),
-    **dict.fromkeys((62, 64), _WRONG_NAME),  # of a host, of an address
+    **dict.fromkeys((9, 10), (ConnectionRefusal.EXPIRED, _OUT_OF_DATE)),
+    **dict.fromkeys((62, 64), (ConnectionRefusal.HOST, _WRONG_NAME)),  # of a host, of an address
 }
 
 

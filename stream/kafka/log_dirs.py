@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
@@ -86,9 +86,8 @@ def replica_sizes(connection: Connection, brokers: Collection[int] | None = None
     does not. Cost: one request for each.
     """
     answers: list[Mapping[str, Any]] = []
-    with _asking(connection) as client, _unless_silent():
-        asked = () if client is None else alive_brokers(client) if brokers is None else brokers
-        for broker in sorted(asked):
+    with _unless_silent(), closing(admin_client(connection)) as client:
+        for broker in sorted(alive_brokers(client) if brokers is None else brokers):
             with _unless_silent():
                 answers.append(all_logs(client, broker))
     return sizes_in(answers)
@@ -186,19 +185,6 @@ def admin_client(connection: Connection) -> KafkaAdminClient:
         bootstrap_timeout_ms=milliseconds,
         **connection.kafka_python(),
     )
-
-
-@contextmanager
-def _asking(connection: Connection) -> Iterator[KafkaAdminClient | None]:
-    """A client; None: no broker answers."""
-    client = None
-    with _unless_silent():
-        client = admin_client(connection)
-    try:
-        yield client
-    finally:
-        if client is not None:
-            client.close()
 
 
 def _unless_silent() -> suppress:

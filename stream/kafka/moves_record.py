@@ -6,7 +6,6 @@ Where the topic is not there, or may not be seen, there is nothing to show.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterable
 from typing import Final
 
@@ -25,7 +24,6 @@ from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, topic_name
 FETCH_MS: Final = 500  # a request of an idle follower takes so long: two a second
 AGAIN_SECONDS: Final = 10.0  # until the next look for a topic that is not there
 PROBE_SECONDS: Final = 30.0  # between looks whether the topic is still the same
-ANSWER_SECONDS_MAX: Final = 3.0  # of such a look
 END_SECONDS_MAX: Final = 5.0
 SILENT_SECONDS: Final = 60.0  # a run that lives has written something by then
 
@@ -126,11 +124,7 @@ class MovesFollower:
         """Read as long as the topic stays the same."""
         topics, wait = [APPLIED_TOPICS], FETCH_MS
         with Reader(self._connection, topics, from_beginning=True, fetch_wait_ms=wait) as reader:
-            probe_at = time.monotonic() + PROBE_SECONDS
             self.run = newest_run(reader.drain_messages(), self.run)
             while not self._over.is_set():
-                self.trouble, self.is_read = None, True
+                self.trouble, self.is_read = reader.probe(PROBE_SECONDS), True
                 self.run = newest_run(reader.messages(1.0), self.run)
-                if time.monotonic() > probe_at:
-                    reader.remaining(ANSWER_SECONDS_MAX)
-                    probe_at = time.monotonic() + PROBE_SECONDS

@@ -18,7 +18,7 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 from spu_assigner.stream.kafka.errors import POLL_SECONDS, REQUEST_SECONDS_MAX, ClientError
 from spu_assigner.stream.kafka.retry import list_offsets
-from spu_assigner.stream.kafka.topic_admin import partition_counts
+from spu_assigner.stream.kafka.topic_admin import require_topics
 from spu_assigner.stream.kafka.topics import INPUTS
 
 ENDING: Final = (
@@ -74,9 +74,9 @@ def held_inputs(connection: Connection) -> tuple[HeldMessages, ...]:
     It is asked with a producer's rights, after a wait that was in vain.
     """
     try:
-        counts = partition_counts(connection.client(), INPUTS, prefix=connection.prefix)
-        places = [(topic, number) for topic, count in counts.items() for number in range(count)]
         with DiagnosedAdmin(connection.client()) as admin:
+            counts = require_topics(admin, INPUTS, prefix=connection.prefix)
+            places = [(topic, number) for topic, count in counts.items() for number in range(count)]
             ends = list_offsets(admin, places, OffsetSpec.latest(), seconds=REQUEST_SECONDS_MAX)
             return held_messages(admin, ends, seconds=REQUEST_SECONDS_MAX)
     except (ClientError, KafkaException):
@@ -94,13 +94,8 @@ def await_stable(
 ) -> dict[Place, int]:
     """Wait until all that is written now is committed or aborted; returns where it ends.
 
-    Args:
-        seconds: for an answer of the brokers.
-        held_seconds: for open transactions.
-        unread: what is not known while one is open, for the error.
-
     Raises:
-        OpenTransactionError: a transaction stayed open.
+        OpenTransactionError: a transaction is open after `held_seconds`; it says that `unread`.
     """
     ends = list_offsets(admin, places, OffsetSpec.latest(), seconds=seconds)
     deadline = time.monotonic() + held_seconds

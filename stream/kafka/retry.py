@@ -95,11 +95,7 @@ def list_offsets(
     seconds: float,
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> dict[tuple[str, int], int]:
-    """The offset of an `OffsetSpec` that the leader of each partition gives.
-
-    Raises:
-        KafkaException: as `ask_leaders`.
-    """
+    """The offset of an `OffsetSpec` that the leader of each partition gives, as `ask_leaders`."""
     asked = {TopicPartition(topic, number): spec for topic, number in places}
 
     def answered(left: float) -> dict[tuple[str, int], int]:

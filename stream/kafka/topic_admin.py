@@ -6,7 +6,7 @@ The job checks its own topics at its start, so that a missing one is one line an
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,15 +23,18 @@ from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, WaitL
 from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,
     GRANTING,
+    POLL_SECONDS,
     REQUEST_SECONDS_MAX,
     AccessError,
     ClientError,
     TopicsError,
     admin_result,
+    granting,
 )
 from spu_assigner.stream.kafka.topics import JOB_TOPICS, PARTITIONS, TOPICS, TopicSpec, topic_name
 
 ACCESS: Final = "access"  # a fault of the user's rights; no setting of Kafka's has this name
+SEEN_SECONDS_MAX: Final = 1.0  # a topic that was just made is seen by then
 LOOK_SECONDS: Final = 0.02  # between looks whether a change is seen
 _LATE: Final = f"still so after {REQUEST_SECONDS_MAX:.0f} s: check that all of Kafka's brokers run"
 
@@ -176,10 +179,23 @@ def find_faults(
 
 
 def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fault]:
-    """The rights to topics that the role needs and this user lacks."""
+    """The rights to topics that the role needs and this user lacks.
+
+    Without topics that are not there, those that maps name, and optional rights.
+    """
+    needed: dict[str, list[str]] = {}
+    for acl in acls(role, prefix=prefix, with_optional=False):
+        if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
+            needed.setdefault(acl.name, []).append(acl.operation)
     return [
-        Fault(topic=topic, setting=ACCESS, found=found, expected=expected)
-        for topic, (found, expected) in missing_rights(admin, role, prefix=prefix).items()
+        Fault(
+            topic=name,
+            setting=ACCESS,
+            found=", ".join(sorted(allowed)) or "none",
+            expected=", ".join(needed[name]),
+        )
+        for name, allowed in allowed_operations(admin, list(needed)).items()
+        if allowed is not None and not {*needed[name]} <= {*allowed}
     ]
 
 
@@ -191,7 +207,7 @@ def require_access(admin: AdminClient, role: Role, *, prefix: str) -> None:
 
 def _access_error(faults: Sequence[Fault], role: Role) -> AccessError:
     lacking = "; ".join(map(str, faults))
-    return AccessError(f"this user may not do what the {role} does: {lacking}; {GRANTING}")
+    return AccessError(f"this user may not do what the {role} does: {lacking}; {granting(role)}")
 
 
 def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Sequence[Fault]:
@@ -229,11 +245,23 @@ def partition_counts(
 ) -> dict[str, int]:
     """How many partitions these topics have, by their whole names."""
     with DiagnosedAdmin(client) as admin:
-        present = admin.metadata().topics
+        return require_topics(admin, names, prefix=prefix)
+
+
+def require_topics(admin: DiagnosedAdmin, names: Iterable[str], *, prefix: str) -> dict[str, int]:
+    """The number of partitions of each of these topics, by their whole names; all must be there."""
     full = [topic_name(name, prefix=prefix) for name in names]
-    if missing := [name for name in full if name not in present]:
-        raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
-    return {name: len(present[name].partitions) for name in full}
+    deadline = time.monotonic() + SEEN_SECONDS_MAX
+    while True:
+        found = admin.metadata().topics
+        missing = [name for name in full if name not in found or not found[name].partitions]
+        if not missing:
+            return {name: len(found[name].partitions) for name in full}
+        if time.monotonic() > deadline:
+            if denied := hidden(admin, missing):
+                raise AccessError(f"this user may not use {', '.join(denied)}; {GRANTING}")
+            raise TopicsError(f"missing topics {', '.join(missing)}; {CREATE_TOPICS}")
+        time.sleep(POLL_SECONDS)
 
 
 def check_topics(
@@ -255,22 +283,6 @@ def check_topics(
     stuck = any(not fault.can_be_fixed for fault in faults)
     fix = "delete that topic, or choose another prefix" if stuck else CREATE_TOPICS
     raise TopicsError(f"the topics are not as the job needs them: {'; '.join(parts)}; {fix}")
-
-
-def missing_rights(admin: AdminClient, role: Role, *, prefix: str) -> dict[str, tuple[str, str]]:
-    """By topic, where the role needs more than this client may: what it may, and what is needed.
-
-    Without topics that are not there, those that maps name, and optional rights.
-    """
-    needed: dict[str, list[str]] = {}
-    for acl in acls(role, prefix=prefix, with_optional=False):
-        if acl.resource is Resource.TOPIC and acl.name != ANY_TOPIC:
-            needed.setdefault(acl.name, []).append(acl.operation)
-    return {
-        name: (", ".join(sorted(allowed)) or "none", ", ".join(needed[name]))
-        for name, allowed in allowed_operations(admin, list(needed)).items()
-        if allowed is not None and not set(needed[name]) <= set(allowed)
-    }
 
 
 def hidden(admin: AdminClient, names: Sequence[str]) -> list[str]:

@@ -7,7 +7,6 @@ version, and to read a checkpoint on S3.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +18,7 @@ from spu_assigner.stream.kafka.config.command_options import (
     load_settings,
     output_option,
     settings_options,
+    table_width,
     with_target,
 )
 from spu_assigner.stream.kafka.config.setting_spec import SettingsError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 SECONDS_MAX: Final = 10.0  # a sound installation takes one; a silent broker is given up before
 S3_SECONDS_MAX: Final = 60.0  # with a checkpoint that is read through Spark
-WIDTH: Final = 120  # of the table, where there is no terminal to ask
 MARKS: Final = {  # of a state: the mark and its colour
     "fault": ("✗", "red"),
     "warning": ("!", "yellow"),
@@ -134,7 +133,7 @@ def _show(reports: Sequence[CheckReport]) -> None:
         for number, (state, text) in enumerate(texts):
             mark, colour = MARKS[state]
             table.add_row(Text(mark, style=colour), "" if number else report.name, Text(text))
-    Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH).print(table)
+    Console(highlight=False, width=table_width()).print(table)
 
 
 def _verdict(reports: Sequence[CheckReport], *, faults: int, warnings: int) -> str:

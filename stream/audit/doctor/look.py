@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.printable import printable
@@ -16,43 +15,6 @@ from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.setting_spec import SettingsError
 from spu_assigner.stream.kafka.errors import TopicsError
-
-# By the name of the error's class, or of the nearest one that it derives from.
-_OF_ERRORS: Final[Mapping[str, str]] = {
-    "SettingsError": "D001",
-    "AssignerError": "D003",
-    "JavaError": "D101",
-    "JarError": "D121",
-    "UnreachableError": "D202",
-    "ClientError": "D214",
-    "AccessError": "D301",
-    "TopicsError": "D302",
-    "FolderError": "D402",
-    "CheckpointDamagedError": "D404",
-    "CheckpointFormatError": "D405",
-    "ShardsChangedError": "D406",
-    "RecoveryError": "D409",
-    "CheckpointError": "D410",
-    "CheckpointUnreachableError": "D412",
-    "ForeignCheckpointError": "D501",
-    "MarkerGapError": "D502",
-    "DataLossError": "D504",
-    "InputError": "D505",
-    "MarkerFormatError": "D509",
-    "PrefixTakenError": "D510",
-    "OpenTransactionError": "D511",
-    "MovesError": "D602",
-    "UnhealthyError": "D605",
-}
-_OF_REFUSALS: Final[Mapping[str, str]] = {  # why a broker that listens does not answer
-    "authority": "D203",
-    "host": "D204",
-    "expired": "D205",
-    "no-tls": "D206",
-    "tls": "D207",
-    "client": "D208",
-    "user": "D209",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +26,7 @@ class DoctorRule:
     about: str  # what is found
     fix: str  # what to do
     severity: Literal["fault", "warning"] = "fault"
+    error: str = ""  # the class of errors that it reports, or the refusal of an UnreachableError
 
 
 @cache
@@ -74,12 +37,10 @@ def rules() -> dict[str, DoctorRule]:
 
 
 def code_of(error: AssignerError) -> str:
-    """The code of what an error says."""
-    if (refusal := getattr(error, "refusal", None)) is not None:
-        return _OF_REFUSALS[refusal]
-    return next(
-        _OF_ERRORS[kind.__name__] for kind in type(error).__mro__ if kind.__name__ in _OF_ERRORS
-    )
+    """The code of what an error says: of its refusal, its class, or the nearest base class."""
+    by_error = {rule.error: rule.code for rule in rules().values() if rule.error}
+    names = (getattr(error, "refusal", None), *(kind.__name__ for kind in type(error).__mro__))
+    return next(by_error[name] for name in names if name in by_error)
 
 
 class NotCheckedError(Exception):

@@ -15,9 +15,9 @@ from spu_assigner.stream.job.session import start_command_session
 from spu_assigner.stream.job.start_checks import CHECKPOINT, INPUT, KAFKA, StartLook, make
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
-from spu_assigner.stream.kafka.errors import CREATE_TOPICS, AccessError, TopicsError, granting
+from spu_assigner.stream.kafka.errors import CREATE_TOPICS, TopicsError
 from spu_assigner.stream.kafka.open_transactions import ENDING, held_inputs
-from spu_assigner.stream.kafka.topic_admin import access_faults
+from spu_assigner.stream.kafka.topic_admin import require_access
 from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS, TOPICS, topic_name
 from spu_assigner.stream.local.jvm.jars import Group, require_jars
 
@@ -60,11 +60,7 @@ def look_at_kafka(look: DoctorLook) -> str:
     names = {acl.name for acl in wanted if acl.resource is Resource.TOPIC} - {ANY_TOPIC}
     with DiagnosedAdmin(connection.client()) as admin:
         present = admin.metadata(look.start.limits).topics
-        if faults := access_faults(admin, role, prefix=prefix):
-            lacking = "; ".join(map(str, faults))
-            raise AccessError(
-                f"this user may not do what the {role} does: {lacking}; {granting(role)}"
-            )
+        require_access(admin, role, prefix=prefix)
     if missing := sorted(names - of_apply - {*present}):  # The first `apply` creates its own.
         raise TopicsError(f"missing {', '.join(missing)}; {CREATE_TOPICS}")
     return f"those of {role} on {counted(len(names), 'topic')}"

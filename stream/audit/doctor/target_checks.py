@@ -73,13 +73,7 @@ def report_moves(
     *,
     now_ms: int,
 ) -> None:
-    """Report what no running `apply --moves` does.
-
-    Args:
-        moving: what Kafka has under way.
-        throttles: a line for each limit that is set.
-        run: what `apply --moves` has recorded last; None: nothing, or it cannot be seen.
-    """
+    """Report what no running `apply --moves` does, by what it recorded last, if it did."""
     is_over = run is None or run.state is not MovesState.RUNNING or is_silent(run, now_ms=now_ms)
     begun = () if run is None else {(each.topic, each.partition) for each in run.moves}
     left = {at: each for at, each in moving.items() if at in begun}

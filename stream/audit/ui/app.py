@@ -18,6 +18,7 @@ from uuid import uuid4
 
 from flask import Flask, Response, abort, g, jsonify, render_template, request, url_for
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.audit.cluster_report import (
@@ -33,7 +34,6 @@ from spu_assigner.stream.audit.cluster_report import (
 from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
 from spu_assigner.stream.audit.ui.views import (
-    ORDER_NAMES,
     bar_scale,
     found,
     moves_view,
@@ -41,7 +41,7 @@ from spu_assigner.stream.audit.ui.views import (
     ring_view,
     sliced,
 )
-from spu_assigner.stream.client.explanation import decision_lines
+from spu_assigner.stream.client.explanation import ORDER_NAMES, decision_lines
 from spu_assigner.stream.common.own_names import foreign_name
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
@@ -50,6 +50,7 @@ from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
 from spu_assigner.stream.kafka.moves_record import is_silent, move_of
 from werkzeug.exceptions import HTTPException
 
+_ORDER_NAMES: Final = {**ORDER_NAMES, Order.BALANCED: "balanced"}
 FEW: Final = 10  # of what a cluster's page shows only the first
 MAP_ROWS: Final = 100  # partitions of a page
 SEARCH_LENGTH_MAX: Final = 249  # of a topic's name
@@ -65,12 +66,10 @@ HEADERS: Final = {
 
 
 def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
-    """The application.
+    """The application, for an open `live`.
 
-    Args:
-        live: open as long as pages are asked for.
-        is_loopback: only this machine may ask. Then other names than its own are refused, by which
-            a foreign page in a browser here could reach it.
+    With `is_loopback` only this machine may ask. Then other names than its own are refused, by
+    which a foreign page in a browser here could reach it.
     """
     app = Flask(__name__)
     if is_loopback:
@@ -85,7 +84,7 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
         taint=taint_text,
         rules=rule_texts,
     )
-    app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=ORDER_NAMES)
+    app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=_ORDER_NAMES)
     _Pages(app, live)
     app.register_error_handler(Exception, _fault)
     app.after_request(_with_headers)
@@ -235,15 +234,15 @@ class _Pages:
     def explain(self, cluster_id: str, topic: str) -> str:
         """Read again from the topics, as the command `explain` does."""
         partition = request.args.get("partition", 0, type=int)
-        read, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
+        state, maps, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
         if not partitions:
             raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
-        [why] = explain(read.state, read.maps, partitions)
+        [why] = explain(state, maps, partitions)
         return render_template(
             "explain.html",
             topic=topic,
             partition=partition,
-            partitions=len(read.maps[-1].replicas or ()),
+            partitions=len(maps[-1].replicas or ()),
             why=why,
             move=move_of(self._live.moves.run, cluster_id, topic, partition),
         )

@@ -21,7 +21,7 @@ from spu_assigner.stream.audit.ui.known import STATE_TOPICS, Known
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
-from spu_assigner.stream.kafka.errors import ClientError, RenewedError
+from spu_assigner.stream.kafka.errors import RenewedError
 from spu_assigner.stream.kafka.moves_record import MovesFollower
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STATUS
 
@@ -30,21 +30,17 @@ BACK: Final = 500  # offsets of each partition of these that are read at the sta
 GATHER_SECONDS_MAX: Final = 1.0  # what has come waits for more at most so long
 APPLIED_MAX: Final = 5_000  # messages taken over at once: pages wait meanwhile
 PROBE_SECONDS: Final = 2.0  # between looks whether the broker is there
-ANSWER_SECONDS_MAX: Final = 3.0  # of such a look
 RETRY_SECONDS: Final = 1.0  # before reading again
 END_SECONDS_MAX: Final = 10.0
 
 
 class Live:
-    """Keeps `Known` up to date while it is open.
+    """Keeps `Known` up to date while it is open; opening it raises ClientError.
 
     with Live(connection) as live: with live.known() as known: …
 
     Args:
         moved: to the Kafka cluster whose partitions are moved, if it is not the job's.
-
-    Raises:
-        ClientError: at its opening: Kafka cannot be reached, or topics are missing.
     """
 
     def __init__(self, connection: Connection, *, moved: Connection | None = None) -> None:
@@ -101,21 +97,12 @@ class Live:
             self._known, self.is_loaded = known, True
 
     def _follow(self, readers: _Readers) -> None:
-        probe_at = 0.0
         while not self._stopping.is_set():
             messages = readers.gathered(self._stopping)
             with self._lock:
                 for topic, message in messages:
                     self._known.take(topic, message)
-            if time.monotonic() > probe_at:
-                try:
-                    readers.states.remaining(ANSWER_SECONDS_MAX)
-                    self.trouble = None
-                except RenewedError:
-                    raise
-                except ClientError as reason:
-                    self.trouble = str(reason)
-                probe_at = time.monotonic() + PROBE_SECONDS
+            self.trouble = readers.states.probe(PROBE_SECONDS)
 
 
 class _Readers:

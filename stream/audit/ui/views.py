@@ -20,13 +20,6 @@ RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour
 HEADROOM: Final = 1.25  # of a bar's scale over the highest load, where capacities are far above it
 SPEED_SECONDS_LEAST: Final = 2.0  # before that it says nothing
 OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
-ORDER_NAMES: Final = {
-    Order.ID: "by id",
-    Order.DIAGONAL: "Fluvio's diagonal over racks",
-    Order.ALTERNATION: "Kafka's alternation over racks",
-    Order.REGISTRATION: "by registration (Redpanda)",
-    Order.BALANCED: "balanced",
-}
 
 
 def sliced(

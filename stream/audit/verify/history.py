@@ -256,11 +256,7 @@ class PartitionOrder:
 
 
 def read_history(connection: Connection, history: History) -> None:
-    """Read everything.
-
-    Raises:
-        VerifyError: Kafka cannot be reached, or topics are missing.
-    """
+    """Read everything; raises VerifyError if Kafka cannot be reached, or topics are missing."""
 
     def drain(reader: Reader) -> None:
         for topic, message in reader.drain_messages():

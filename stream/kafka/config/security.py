@@ -121,9 +121,13 @@ class Security:
             settings |= {
                 "sasl.mechanism": self.sasl_mechanism.value,
                 "sasl.username": self.sasl_username,
-                "sasl.password": self.sasl_password,
+                "sasl.password": self.sasl_password and self.sasl_password.value,
             }
-        return {name: _plain(value) for name, value in settings.items() if value is not None}
+        return {
+            name: str(value) if isinstance(value, Path) else value
+            for name, value in settings.items()
+            if value is not None
+        }
 
     def kafka_python(self) -> dict[str, Any]:
         """Settings for kafka-python, which is asked for what librdkafka cannot ask for."""
@@ -193,13 +197,6 @@ class Security:
 
 
 _SPECS: Final = {spec.name: spec for spec in specs_of(Security)}
-
-
-def _plain(value: object) -> object:
-    """As librdkafka takes it."""
-    if isinstance(value, Secret):
-        return value.value
-    return str(value) if isinstance(value, Path) else value
 
 
 def tls_context(client: Mapping[str, Any]) -> ssl.SSLContext:

@@ -7,13 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import click
-from spu_assigner.core.base.errors import AssignerError
 
 LOOK_SECONDS: Final = 0.5  # between looks whether it still runs
-
-
-class BrokerEndedError(AssignerError):
-    """The broker ended by itself."""
 
 
 @click.group()
@@ -30,7 +25,7 @@ def broker() -> None:
 @click.option("--port", type=click.IntRange(1, 65_535), help="[default: 9092 if free, else any]")
 def start(data: Path | None, port: int | None) -> int:
     """Start a Kafka broker on this machine; Ctrl-C ends it."""
-    from spu_assigner.stream.local.broker.embedded import DEFAULT_PORT, EmbeddedBroker
+    from spu_assigner.stream.local.broker.embedded import DEFAULT_PORT, BrokerError, EmbeddedBroker
 
     with EmbeddedBroker(data, port=port, preferred_port=DEFAULT_PORT) as running:
         click.echo(f"Kafka broker  {running.bootstrap_servers}")
@@ -38,4 +33,4 @@ def start(data: Path | None, port: int | None) -> int:
         click.echo(f"for others    export KAFKA_BOOTSTRAP_SERVERS={running.bootstrap_servers}")
         while running.is_running:
             time.sleep(LOOK_SECONDS)
-        raise BrokerEndedError(f"the broker ended by itself; see {running.log_path}")
+        raise BrokerError(f"the broker ended by itself; see {running.log_path}")

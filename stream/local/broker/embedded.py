@@ -6,40 +6,46 @@ next broker on that folder resumes with the same records, on the same ports wher
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from spu_assigner.stream.common.private_files import private_folder
-from spu_assigner.stream.local.broker.formatted_data import copy_data, ensure_formatted
 from spu_assigner.stream.local.broker.process import (
-    HEAP_MB,
+    BROKER_SETTINGS,
     HOST,
     BrokerError,
     BrokerProcess,
     Ports,
 )
 from spu_assigner.stream.local.jvm.jars import ensure
-from spu_assigner.stream.local.jvm.java import Java, ensure_java
+from spu_assigner.stream.local.jvm.java import ensure_java
 
-__all__ = ["BrokerError", "EmbeddedBroker", "prepare"]
+__all__ = ["BrokerError", "EmbeddedBroker"]
 
 DEFAULT_PORT: Final = 9092  # of Kafka's own documents, and of the clients here
+# Kafka's features at their latest versions, as its storage tool writes them; a test compares both.
+BOOTSTRAP: Final = Path(__file__).with_name("bootstrap.checkpoint")
 
 
-def prepare(
-    environ: Mapping[str, str] | None = None,
-    report: Callable[[str], None] = lambda message: None,
-) -> tuple[Java, list[Path], Path]:
-    """Java, jars and formatted data folder, brought or made where they are missing."""
-    java = ensure_java(environ)
-    jars = ensure("broker", environ)
-    return java, jars, ensure_formatted(java, jars, environ=environ, report=report)
+def new_cluster_id() -> str:
+    """16 random bytes as Kafka writes them; a leading dash would read as an option."""
+    return f"S{base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]}"
+
+
+def format_data(data: Path, *, cluster_id: str, node_id: str | int) -> None:
+    """Make a new data folder as Kafka's storage tool does, which needs a JVM and 2 s for it."""
+    data.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(BOOTSTRAP, data / BOOTSTRAP.name)
+    text = f"version=1\nnode.id={node_id}\ncluster.id={cluster_id}\n"
+    (data / "meta.properties").write_text(text, encoding="utf-8")
 
 
 class EmbeddedBroker(BrokerProcess):
@@ -47,10 +53,7 @@ class EmbeddedBroker(BrokerProcess):
 
     Args:
         data_dir: where data, settings and log are kept; None for a temporary folder.
-        port: the client port; None for the one the folder remembers if free, else the preferred
-            one if free, else any free one.
-        preferred_port: see `port`; None for none.
-        heap_mb: the JVM's heap.
+        port: the client port; None for what `_choose_ports` finds.
         settings: further lines of `server.properties`.
     """
 
@@ -60,21 +63,18 @@ class EmbeddedBroker(BrokerProcess):
         *,
         port: int | None = None,
         preferred_port: int | None = None,
-        heap_mb: int = HEAP_MB,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        java, jars, self._formatted = prepare()
         folder = data_dir or Path(tempfile.mkdtemp(prefix="spu-assigner-broker-"))
         folder = folder.absolute()
         private_folder(folder)
         self._is_temporary = data_dir is None
         self._has_run = port is not None  # on its ports: it keeps them
         super().__init__(
-            java=java,
-            jars=jars,
+            java=ensure_java(),
+            jars=ensure("broker"),
             folder=folder,
             ports=_choose_ports(folder, port, preferred_port),
-            heap_mb=heap_mb,
             settings=dict(settings or {}),
         )
 
@@ -86,7 +86,8 @@ class EmbeddedBroker(BrokerProcess):
             )
         self.kill()  # It may have ended by itself: its pipes are closed here.
         if not (self.data / "meta.properties").exists():
-            copy_data(self._formatted, self.data)
+            node_id = BROKER_SETTINGS["node.id"]
+            format_data(self.data, cluster_id=new_cluster_id(), node_id=node_id)
         try:
             super().start()
         except BrokerError as reason:

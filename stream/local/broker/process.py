@@ -30,6 +30,7 @@ STOP_SECONDS_MAX: Final = 20.0  # a clean stop takes 0.5 s
 LOCK_SECONDS_MAX: Final = 3.0  # a broker whose product was killed is gone within one
 POLL_SECONDS: Final = 0.02
 SUPERVISE: Final = Path(__file__).with_name("supervise.py")
+LOG_SETTINGS: Final = Path(__file__).with_name("log4j2.properties")
 
 # One broker for one machine: what Kafka's defaults spread over three brokers or fifty partitions
 # is kept once, which also starts faster.
@@ -51,19 +52,6 @@ BROKER_SETTINGS: Final[Mapping[str, str]] = {
     "group.initial.rebalance.delay.ms": "0",  # a consumer alone in its group need not wait 3 s
     "log.cleaner.dedupe.buffer.size": "16777216",  # of a small heap; the default is 128 MiB
 }
-
-# The console goes to the log file, so that what the JVM itself says stands there too.
-# Kafka's own shutdown hook still has things to say when log4j's would close the log.
-_LOG4J: Final = """\
-shutdownHook = disable
-rootLogger.level = INFO
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.direct = true
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d %p %m (%c)%n%throwable
-"""
 
 _STARTED: Final = "Kafka Server started"  # logged when other nodes know it and clients are served
 _EXCEPTION: Final = re.compile(r"[\w.$]+(?:Exception|Error)(?:: |$)")
@@ -89,7 +77,7 @@ class BrokerProcess:
     jars: Sequence[Path]
     folder: Path
     ports: Ports
-    heap_mb: int
+    heap_mb: int = HEAP_MB
     settings: Mapping[str, str] = field(default_factory=dict)
     pid: int | None = None  # the JVM's, while it runs
     _supervisor: subprocess.Popen[bytes] | None = None
@@ -124,16 +112,15 @@ class BrokerProcess:
             "-Xlog:all=error:stderr",
             "-Djava.awt.headless=true",
             "-Dlog4j2.disableJmx=true",
-            f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
+            f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
             "-cp",
             os.pathsep.join(map(str, self.jars)),
             *arguments,
         ]
 
     def write_settings(self) -> Path:
-        """Write `server.properties` and the log's settings; the former's path."""
+        """Write `server.properties`; its path."""
         self.data.mkdir(parents=True, exist_ok=True)
-        (self.folder / "log4j2.properties").write_text(_LOG4J, encoding="utf-8")
         client = f"PLAINTEXT://{self.bootstrap_servers}"
         controller = f"{HOST}:{self.ports.controller}"
         settings = {

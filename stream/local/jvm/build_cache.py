@@ -10,10 +10,10 @@ import fcntl
 import hashlib
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
@@ -59,11 +59,8 @@ def locked(home: Path) -> Iterator[None]:
 @contextmanager
 def scratch(home: Path) -> Iterator[Path]:
     """A folder inside the cache, on the same disk as what is renamed out of it; gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix=".scratch-", dir=home))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with TemporaryDirectory(prefix=".scratch-", dir=home, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def made_once(home: Path, final: Path, make: Callable[[Path], Path]) -> Path:

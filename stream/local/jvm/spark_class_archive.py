@@ -31,7 +31,9 @@ def jvm_options(
 
 def archive_folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None) -> Path:
     parts = [str(_REVISION), *java.build, version("pyspark")]
-    parts += [*package_key(pyspark_folder()), *class_path_key(jars)]
+    package = pyspark_folder()
+    own_jars = sorted((package / "jars").glob("*.jar"))
+    parts += [str(package), *class_path_key(own_jars), *class_path_key(jars)]
     return cache_home(environ) / "spark" / key_of(parts)
 
 
@@ -39,7 +41,3 @@ def pyspark_folder() -> Path:
     """PySpark's folder, whose jars come first on the class path."""
     spec = find_spec("pyspark")
     return Path() if spec is None or spec.origin is None else Path(spec.origin).parent
-
-
-def package_key(package: Path) -> list[str]:
-    return [str(package), *class_path_key(sorted((package / "jars").glob("*.jar")))]

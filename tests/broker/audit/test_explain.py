@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage, Policy
-from spu_assigner.stream.audit.cluster_report import read_cluster
+from spu_assigner.stream.audit.cluster_report import read_topic
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -72,7 +72,7 @@ def test_a_life_is_explained_from_the_topics(settings: Settings) -> None:
     )
     for topic, mode in modes.items():
         lines = explained(settings, "c1", topic)
-        maps = {each.revision: each for each in read_cluster(connection, "c1", topic).maps}
+        maps = {each.revision: each for each in read_topic(connection, "c1", topic)[1]}
         for line in lines:
             given = maps[line["revision"]].replicas
             assert given is not None

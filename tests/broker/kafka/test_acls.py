@@ -358,7 +358,7 @@ LOOKING = (Role.JOB, Role.RECOVERER)  # at their rights, before they do anything
 def work_without_looking(role: Role, settings: Settings) -> None:
     """It is Kafka who refuses."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(topic_admin, "missing_rights", lambda *_, **__: {})
+        patch.setattr(topic_admin, "access_faults", lambda *_, **__: [])
         WORK[role](settings)
 
 

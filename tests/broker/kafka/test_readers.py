@@ -68,7 +68,7 @@ def test_a_reader_whose_start_expires_reads_all_that_is_left_and_says_so(
     with Reader(connection, [TOPIC], from_beginning=True) as reader:
         assert values(reader.drain_messages()) == [*range(15, 30)]
         assert reader.spans() == {(TOPIC, 0): (15, 30)}
-        assert reader.remaining(10) == 0
+        assert reader.probe(10) is None
         assert reader.passed_over == [
             f"{connection.prefix}{TOPIC}, partition 0: offsets 0 to 14 were deleted before they "
             "were read"
@@ -87,7 +87,7 @@ def test_a_reader_of_a_topic_that_was_recreated_says_so(
         topic(connection).recreate(partitions=1)
         write(connection, *range(written))
         said = f"{connection.prefix}{TOPIC} was deleted and recreated while it was read"
-        for look in (lambda: [*reader.drain_messages()], lambda: reader.remaining(10)):
+        for look in (lambda: [*reader.drain_messages()], lambda: reader.probe(0)):
             with pytest.raises(RenewedError, match=said):
                 look()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from spu_assigner.stream.local.broker.embedded import BrokerError, EmbeddedBroker
+from spu_assigner.stream.local.broker.embedded import (
+    BOOTSTRAP,
+    BrokerError,
+    EmbeddedBroker,
+    new_cluster_id,
+)
 from support.kafka.reading import committed
 from support.kafka.shared_broker import SharedBroker
 
@@ -153,3 +159,21 @@ def test_settings_that_kafka_refuses_end_the_start_with_its_reason(tmp_path: Pat
     with pytest.raises(BrokerError, match=r"num\.network\.threads.*its log is .*broker\.log"):
         broker.start()
     assert not broker.is_running
+
+
+def test_a_new_data_folder_begins_as_kafkas_storage_tool_makes_it(tmp_path: Path) -> None:
+    """The stored file enables the features that the broker's release has; of a newer Kafka, store
+    the file that its tool has written."""
+    broker = EmbeddedBroker(tmp_path)
+    options = ["--cluster-id", new_cluster_id(), "--config", str(broker.write_settings())]
+    tool = broker.java_command("kafka.tools.StorageTool", "format", *options)
+    subprocess.run(tool, check=True, capture_output=True)
+
+    def features(file: Path) -> list[bytes]:
+        """Names and levels, without checksums and times."""
+        return re.findall(rb"[a-z.]+\.version\0..", file.read_bytes(), re.DOTALL)
+
+    made = broker.data / BOOTSTRAP.name
+    assert len(features(made)) >= 6
+    assert features(BOOTSTRAP) == features(made)
+    assert BOOTSTRAP.stat().st_size == made.stat().st_size

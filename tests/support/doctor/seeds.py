@@ -130,7 +130,7 @@ SEEDS: Sequence[Seed] = (
     Seed("silent port", "D202", silent_port, "check the address", waits=True),
     Seed("another authority", "D203", stranger, "SPU_ASSIGNER_SSL_CA_FILE"),
     Seed("wrong password", "D209", as_user(SPU_ASSIGNER_SASL_PASSWORD="another"), "PASSWORD"),
-    Seed("right missing", "D301", as_user("doctor-less"), "`spu-assigner topics acls`"),
+    Seed("right missing", "D301", as_user("doctor-less"), "topics acls --role job`"),
     Seed("topic missing", "D302", topic_missing, "topics create"),
     Seed("checkpoint writable", "D402", changed(lambda it: it.chmod(0o777)), "chmod 700"),
     Seed("offsets lost", "D404", changed(lambda it: shutil.rmtree(it / "offsets")), "recover"),

@@ -6,7 +6,6 @@ end holds their data and logs. A broker that was killed is fenced within SESSION
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
 import time
@@ -20,9 +19,10 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kafka.admin import KafkaAdminClient
 from spu_assigner.stream.common.private_files import private_folder
-from spu_assigner.stream.local.broker.embedded import BrokerError, prepare
-from spu_assigner.stream.local.broker.formatted_data import copy_data
+from spu_assigner.stream.local.broker.embedded import BrokerError, format_data, new_cluster_id
 from spu_assigner.stream.local.broker.process import HOST, BrokerProcess, Ports
+from spu_assigner.stream.local.jvm.jars import ensure
+from spu_assigner.stream.local.jvm.java import ensure_java
 from support.kafka.ports import START_TRIES_MAX, free_ports, is_taken
 from support.kafka.secured import PLAIN_PASSWORD
 
@@ -210,7 +210,7 @@ class KafkaCluster:
         self.close()
 
     def _prepare(self) -> None:
-        java, jars, formatted = prepare()
+        java, jars = ensure_java(), ensure("broker")
         self._folder = folder = Path(tempfile.mkdtemp(prefix="spu-assigner-cluster-"))
         free = free_ports(len(self._controller_ids) + 2 * len(self.racks))
         voters = dict(zip(self._controller_ids, free, strict=False))
@@ -262,7 +262,10 @@ class KafkaCluster:
                 Ports(client=port, controller=voters[CONTROLLER_ID]),
                 rack,
             )
-        _format(formatted, self._controllers, self._brokers)
+        cluster_id = new_cluster_id()
+        for node_id, node in {**self._controllers, **self._brokers}.items():
+            private_folder(node.folder)
+            format_data(node.data, cluster_id=cluster_id, node_id=node_id)
 
     def _end(self, broker_id: int, how: Callable[[], None]) -> None:
         self._running.discard(broker_id)
@@ -300,21 +303,3 @@ def _authorizing(users: Iterable[str]) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
     }
-
-
-def _format(
-    formatted: Path,
-    controllers: Mapping[int, BrokerProcess],
-    brokers: Mapping[int, BrokerProcess],
-) -> None:
-    """Give all one new cluster id. Without a directory id of its own a node makes one."""
-    for controller in controllers.values():
-        private_folder(controller.folder)
-        copy_data(formatted, controller.data)
-    text = (controllers[CONTROLLER_ID].data / "meta.properties").read_text(encoding="utf-8")
-    text = re.sub(r"(?m)^directory\.id=.*\n", "", text)
-    for node, process in {**controllers, **brokers}.items():
-        private_folder(process.folder)
-        process.data.mkdir(parents=True, exist_ok=True)
-        changed = re.sub(r"(?m)^node\.id=.*$", f"node.id={node}", text)
-        (process.data / "meta.properties").write_text(changed, encoding="utf-8")

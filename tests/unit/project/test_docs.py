@@ -226,7 +226,6 @@ _NOT_OF_THE_JOB = {
         "a dead letter": "DecodeError InvalidEventError LineError",
         "a check of the sources": "SchemaError",
         "reported as another": "EncodeError ShardDamagedError ShardFormatError",
-        "the process that watches the embedded broker": "BrokerEndedError",
         "run": "DemoError NotThereError",
         "produce, watch, explain": "AssignmentFileError ClientError ClusterUnknownError",
         "schemas": "SchemaRegistryError",

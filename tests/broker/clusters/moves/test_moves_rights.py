@@ -41,7 +41,7 @@ def test_a_missing_right_to_move_or_cancel_is_one_line_and_nothing_is_recorded(
     records = f"{topic_prefix}applied-topics"
     name = f"{topic_prefix}apply-moves"
     no_mover = f"this user may not do what the mover does: {records}: access is "
-    topics = ", expected Read, Write; grant what `spu-assigner topics acls` lists\n"
+    topics = ", expected Read, Write; grant what `spu-assigner topics acls --role mover` lists\n"
     reading = "Alter, AlterConfigs, Create, Delete, Describe, DescribeConfigs, Read"
     not_seen, no_write = f"{no_mover}none{topics}", f"{no_mover}{reading}{topics}"
     no_alter = f"this user may not Alter the cluster; {GRANT}"

@@ -33,7 +33,7 @@ def reader_of_keys(*_: object, **__: object) -> Iterator[SimpleNamespace]:
     [
         lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True),
         lambda: published.read_cluster_state(CONNECTION, "prdo"),
-        lambda: cluster_report.read_cluster(CONNECTION, "prdo", "orders"),
+        lambda: cluster_report.read_topic(CONNECTION, "prdo", "orders"),
     ],
 )
 def test_an_unknown_cluster_is_reported_with_those_that_are_there(
