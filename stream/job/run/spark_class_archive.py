@@ -36,8 +36,7 @@ def ensure_spark_image(
     """Make the archive for this Java and these jars unless it is there; half a minute.
 
     Without it the job works as well, so what fails here is reported and no error; it returns False
-    then. The broker's data folder must be formatted (`broker.prepare`): that waits for the lock
-    that is held here.
+    then.
 
     Args:
         jars: what Spark is given besides its own, in the order of its class path.
