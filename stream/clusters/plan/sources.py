@@ -28,7 +28,6 @@ from spu_assigner.stream.clusters.plan.model import (
 )
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.clusters.plan.wanted_maps import maps_of_events, matcher, read_maps
-from spu_assigner.stream.kafka.config.command_options import reading
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
@@ -81,8 +80,7 @@ class PlanRequest:
             return Maps(cluster_id=saved.cluster_id, topics=topics, is_live=False)
         if self.file is None:
             return read_maps(self.connection, self.cluster_id, matcher(self.globs))
-        with reading(self.file) as source:
-            return maps_of_events(source, self.file, self.cluster_id, matcher(self.globs))
+        return maps_of_events(self.file, self.cluster_id, matcher(self.globs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,16 +6,15 @@ an error and no gap: a topic that looked as if it had no map would be left out i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO
 
 from confluent_kafka import Message
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, TopicRelease
-from spu_assigner.core.base.records import Mode, ReplicaMap, Wait, Waiting
+from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Wait, Waiting
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.clusters.plan.model import Maps, Wanted
@@ -24,6 +23,7 @@ from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.job.shard.published import checked_record, cluster_messages
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
+from spu_assigner.stream.kafka.config.command_options import reading
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 
@@ -60,43 +60,43 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
     return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(entries))
 
 
-def maps_of_events(
-    source: BinaryIO, file: Path, cluster_id: str, is_meant: Callable[[str], bool]
-) -> Maps:
+def maps_of_events(file: Path, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
     """What the core decides of the events of a file, as `simulate` does."""
-    assigner = Assigner()
     topics: dict[str, Wanted] = {}
-    for event in events_of(source, file):
+
+    def take(event: Event, answers: Iterable[Answer]) -> None:
         is_release = isinstance(event, TopicRelease)
-        answers = assigner.apply(event)
-        for answer in answers if event.cluster_id == cluster_id else ():
+        for answer in answers:
             if isinstance(answer, ReplicaMap) and is_meant(answer.topic):
                 before = topics.get(answer.topic, Wanted(replicas=None))
-                was_released = is_release or before.was_released
                 topics[answer.topic] = _wanted(
-                    answer, is_released=is_release, was_released=was_released
+                    answer, is_released=is_release, was_released=is_release or before.was_released
                 )
-    entries = cluster_of(assigner, cluster_id, file).waiting.values()
+
+    entries = state_of_events(file, cluster_id, take).waiting.values()
     waiting = _waiting(each for each in entries if is_meant(each.topic))
     return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting, is_live=False)
 
 
-def events_of(source: BinaryIO, file: Path) -> Iterator[Event]:
-    """The events of a file, as `simulate` reads it."""
-    for number, line in enumerate(lines_of(source), start=1):
-        try:
-            event = event_of_line(line)
-        except DecodeError as fault:
-            raise EventsFileError(
-                f"line {number} of {file} is no event: {printable(fault.message)}; `spu-assigner "
-                "simulate --check` names all faults"
-            ) from fault
-        if event is not None:
-            yield event
-
-
-def cluster_of(assigner: Assigner, cluster_id: str, file: Path) -> ClusterState:
-    """The cluster that is meant, of those that the events of a file make."""
+def state_of_events(
+    file: Path,
+    cluster_id: str,
+    take: Callable[[Event, Sequence[Answer]], None] = lambda event, answers: None,
+) -> ClusterState:
+    """The cluster after the events of a file; `take` is called with each of its events."""
+    assigner = Assigner()
+    with reading(file) as source:
+        for number, line in enumerate(lines_of(source), start=1):
+            try:
+                event = event_of_line(line)
+            except DecodeError as fault:
+                raise EventsFileError(
+                    f"line {number} of {file} is no event: {printable(fault.message)}; "
+                    "`spu-assigner simulate --check` names all faults"
+                ) from fault
+            answers = () if event is None else assigner.apply(event)
+            if event is not None and event.cluster_id == cluster_id:
+                take(event, answers)
     if cluster_id not in assigner.clusters:
         known = printable(listed(sorted(assigner.clusters)))
         raise EventsFileError(f"{file} has no cluster {cluster_id!r}; it has {known}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -46,10 +45,17 @@ EVENTS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are named without a folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def read(lines: Sequence[dict[str, Any] | str], cluster_id: str = "c1", *globs: str) -> Maps:
     text = "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in lines)
     file = Path("events.jsonl")
-    return maps_of_events(io.BytesIO(text.encode()), file, cluster_id, matcher(globs))
+    file.write_text(text, encoding="utf-8")
+    return maps_of_events(file, cluster_id, matcher(globs))
 
 
 def event(kind: str, name: str, **more: Any) -> dict[str, Any]:
