@@ -27,15 +27,14 @@ from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.drain.emptied_lists import emptied_lists
 from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
 from spu_assigner.stream.clusters.drain.staying import held_topics, staying_lines
-from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
+from spu_assigner.stream.clusters.follow.session import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import new_move
 from spu_assigner.stream.clusters.plan.model import Maps
 from spu_assigner.stream.clusters.plan.rendering import move_lines
-from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
-from spu_assigner.stream.clusters.plan.wanted_maps import read_maps
+from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now, read_maps
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, Partition, read_unseen
 

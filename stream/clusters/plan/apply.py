@@ -28,11 +28,11 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicFailure,
     TopicsPlan,
 )
-from spu_assigner.stream.clusters.plan.plan_file import json_text
 from spu_assigner.stream.clusters.plan.rendering import (
     apply_lines,
     deletion_text,
     done_line,
+    json_text,
     left_lines,
     move_lines,
     moves_json,

@@ -138,11 +138,8 @@ def plan(
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
-    from spu_assigner.stream.clusters.plan.plan_file import (
-        json_text,
-        reassignment_text,
-        write_whole,
-    )
+    from spu_assigner.stream.clusters.plan.rendering import json_text, plan_lines, reassignment_text
+    from spu_assigner.stream.clusters.plan.sources import costed_plan, write_whole
 
     if desired is not None:
         from spu_assigner.stream.clusters.desired.command import events_text, plan_desired
@@ -152,8 +149,6 @@ def plan(
         if out is not None:
             write_whole(out, events_text(events))
         return plan_desired(events, request.cluster_id, is_json=is_json)
-    from spu_assigner.stream.clusters.plan.rendering import plan_lines
-    from spu_assigner.stream.clusters.plan.sources import costed_plan
 
     _require_cluster(request)
     found = costed_plan(request)
@@ -234,7 +229,7 @@ def apply(
         raise click.UsageError("--throttle and --force need --moves")
     from spu_assigner.stream.clusters.moves.runner import moving
     from spu_assigner.stream.clusters.plan.apply import apply_now
-    from spu_assigner.stream.clusters.plan.plan_file import read_plan
+    from spu_assigner.stream.clusters.plan.sources import read_plan
 
     saved = None
     if plan_file is not None:

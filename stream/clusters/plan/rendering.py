@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final, Literal, TypeVar
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
@@ -246,3 +247,17 @@ def left_lines(applied: AppliedPlan) -> Iterator[str]:
         count = sum(len(each.moves) for each in moves)
         what = f"{counted(count, 'partition')} of {listed([each.topic for each in moves])}"
         yield f"{what} {'is' if count == 1 else 'are'} to move: run {MOVER}"
+
+
+def json_text(plan: TopicsPlan | AppliedPlan) -> str:
+    """A plan for programs, and for its file, or what became of it."""
+    return msgspec.json.encode(plan).decode()
+
+
+def reassignment_text(plan: TopicsPlan) -> str:
+    """What `kafka-reassign-partitions --reassignment-json-file` takes."""
+    moves = [
+        {"topic": each.topic, "partition": each.partition, "replicas": each.after}
+        for each in plan.moved_partitions()
+    ]
+    return msgspec.json.encode({"version": 1, "partitions": moves}).decode()

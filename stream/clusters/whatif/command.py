@@ -59,7 +59,7 @@ def whatif(
         prefix = f" with prefix {connection.prefix}" if connection.prefix else ""
         source = f"the topics of {connection.bootstrap_servers}{prefix}"
     else:
-        from spu_assigner.stream.clusters.plan.wanted_maps import state_of_events
+        from spu_assigner.stream.clusters.plan.sources import state_of_events
 
         state, source = state_of_events(events, cluster_id), str(events)
     report = whatif_report(state, fail, source=source)

@@ -14,14 +14,15 @@ from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.plan.decision import make_plan
 from spu_assigner.stream.clusters.plan.model import Maps, TopicsPlan, Wanted
-from spu_assigner.stream.clusters.plan.plan_file import (
+from spu_assigner.stream.clusters.plan.rendering import json_text, reassignment_text
+from spu_assigner.stream.clusters.plan.sources import (
+    EventsFileError,
     PlanFileError,
-    json_text,
+    maps_of_events,
+    matcher,
     read_plan,
-    reassignment_text,
     write_whole,
 )
-from spu_assigner.stream.clusters.plan.wanted_maps import EventsFileError, maps_of_events, matcher
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from support.events.plans import kafka, maps, record, recorded, wanted
 
