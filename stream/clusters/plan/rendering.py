@@ -60,7 +60,7 @@ def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
     has_load = bool(plan.changes and plan.load.brokers)
     if has_load:
         if plan.load.replicas_to_copy:
-            yield _copy_text(plan.load)
+            yield copy_text(plan.load)
         yield from load_lines(plan.load.brokers, width=width)
     others = {
         "that cannot be made as mapped": plan.refused,
@@ -127,7 +127,7 @@ def _reason_lines(sign: str, reasons: Sequence[TopicReason]) -> Iterator[str]:
         yield f"{sign} {printable(each.topic)}  {printable(each.reason)}"
 
 
-def _copy_text(load: PlanLoad) -> str:
+def copy_text(load: PlanLoad) -> str:
     """How much is copied."""
     replicas = f"{counted(load.replicas_to_copy, 'replica')} to copy"
     if load.bytes_to_copy is None:

@@ -24,6 +24,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, TopicRelease
 from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Wait, Waiting
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.topic import map_of
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.stream.clusters.plan.applied import (
     AppliedRecords,
@@ -128,14 +129,18 @@ class PlanSources:
 
 
 def plan_now(
-    request: PlanRequest, target: Target, saved: TopicsPlan | None = None
+    request: PlanRequest,
+    target: Target,
+    saved: TopicsPlan | None = None,
+    *,
+    maps: Maps | None = None,
 ) -> tuple[TopicsPlan, PlanSources]:
-    """A plan of the maps and the topics as they are now.
+    """A plan of these maps, or those of the request, and the topics as they are now.
 
     The topics are looked at before the records are read: what another run makes meanwhile is then
     recorded, or not seen yet.
     """
-    maps, connection = request.maps(saved), request.ledger_connection()
+    maps, connection = maps or request.maps(saved), request.ledger_connection()
     records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
     topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
     deleted = maps.topics.keys() - {*topics}
@@ -233,6 +238,16 @@ def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str],
         checked_record(each, Waiting, output_key) for each in latest[ASSIGNER_STATE].values()
     )
     return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(entries))
+
+
+def maps_of_state(state: ClusterState) -> Maps:
+    """The maps of a cluster's state, which the job may not have published."""
+    topics = {
+        name: _wanted(map_of(state.cluster_id, name, topic), is_released=False, was_released=False)
+        for name, topic in state.topics.items()
+    }
+    waiting = _waiting(state.waiting.values())
+    return Maps(cluster_id=state.cluster_id, topics=topics, waiting=waiting, is_live=False)
 
 
 def maps_of_events(file: Path, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
