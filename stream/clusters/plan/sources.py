@@ -148,10 +148,9 @@ def plan_now(
         time.sleep(LOOK_SECONDS)
         cluster = target.look([*topics, records], deleted=deleted)
     cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
-    now_ms = int(time.time() * 1000)
     untouched = partial(target.untouched, cluster)
-    applied, settled = resolved(applied, cluster, untouched, now_ms=now_ms)
-    noted = notes(maps, cluster, applied, now_ms=now_ms)
+    applied, settled = resolved(applied, cluster, untouched, now_ms=int(time.time() * 1000))
+    noted = notes(maps, cluster, applied)
     noted = replace(noted, records=(*settled, *noted.records))
     foreign = {change.topic for change in saved.changes} if saved is not None else set()
     plan = make_plan(
