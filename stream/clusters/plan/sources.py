@@ -33,8 +33,7 @@ from spu_assigner.stream.clusters.plan.applied import (
     seen,
 )
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
-from spu_assigner.stream.clusters.plan.decision import make_plan, rest_of
-from spu_assigner.stream.clusters.plan.load import plan_load
+from spu_assigner.stream.clusters.plan.decision import make_plan, plan_load, rest_of
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
     KafkaCluster,
