@@ -25,12 +25,7 @@ from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
 from spu_assigner.stream.clusters.plan.model import TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import load_lines, move_lines
-from spu_assigner.stream.clusters.plan.sources import (
-    PlanRequest,
-    PlanSources,
-    plan_now,
-    with_load,
-)
+from spu_assigner.stream.clusters.plan.sources import PlanRequest, PlanSources, plan_now, with_load
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import table_width
 from spu_assigner.stream.kafka.log_dirs import Partition

@@ -25,13 +25,7 @@ from spu_assigner.core.base.events import Event, TopicRelease
 from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Wait, Waiting
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream.clusters.plan.applied import (
-    AppliedRecords,
-    Notes,
-    notes,
-    resolved,
-    seen,
-)
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords, Notes, notes, resolved, seen
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.decision import make_plan, plan_load, rest_of
 from spu_assigner.stream.clusters.plan.model import (
