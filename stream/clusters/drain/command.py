@@ -18,27 +18,23 @@ from spu_assigner.core.base.limits import (
 )
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.clusters.plan.command import with_request
-from spu_assigner.stream.kafka.config.command_options import BYTE_SIZE, cluster_option
+from spu_assigner.stream.kafka.config.command_options import (
+    BYTE_SIZE,
+    cluster_option,
+    globs_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
 _OPTIONS: Final = (
     cluster_option("Whose SPUs the brokers are."),
-    click.option(
-        "--wait",
-        "wait_seconds",
-        metavar="SECONDS",
-        type=click.FloatRange(0, 86_400),
-        default=600.0,
-        show_default=True,
-        help="How long the job may take to answer.",
-    ),
-    click.option(
+    seconds_option("--wait", "wait_seconds", "How long the job may take to answer.", default=600.0),
+    globs_option(
         "--foreign",
-        metavar="GLOB",
-        multiple=True,
-        help="Move such topics as mapped though apply did not make them; may be repeated.",
+        "foreign",
+        "Move such topics as mapped though apply did not make them; may be repeated.",
     ),
     click.option("--dry-run", is_flag=True, help="Show what would move, and change nothing."),
     click.option("--yes", is_flag=True, help="Change it without asking on a terminal."),

@@ -147,11 +147,7 @@ def _unlike(request: PlanRequest) -> tuple[list[Partition], TopicsPlan, PlanSour
 
 
 def _not_as_mapped(request: PlanRequest, *, is_awaited: bool) -> list[str]:
-    """What Kafka does not show as mapped, and why.
-
-    Args:
-        is_awaited: all was moved: what is not seen yet is waited for, and a fault then.
-    """
+    """What Kafka does not show as mapped, and why; with `is_awaited` it is waited for first."""
     deadline = time.monotonic() + SEEN_SECONDS_MAX
     unlike, plan, found = _unlike(request)
     while is_awaited and unlike and time.monotonic() < deadline:

@@ -84,14 +84,8 @@ class AnnouncedReader:
         self.version = 0  # rises when maps have changed
         self._own = f"{cluster_id}/".encode()
         with ExitStack() as opened:
-            self._events = opened.enter_context(
-                Reader(connection, [SPU_EVENTS], from_beginning=True)
-            )
-            self._map_messages = None
-            if has_topics:
-                self._map_messages = opened.enter_context(
-                    Reader(connection, [REPLICA_MAP], from_beginning=True)
-                )
+            topics = [SPU_EVENTS, REPLICA_MAP] if has_topics else [SPU_EVENTS]
+            self._reader = opened.enter_context(Reader(connection, topics, from_beginning=True))
             self.announced = AnnouncedOfCluster(cluster_id)
             # Once: what becomes of SPUs later is in their events.
             with Reader(connection, [ASSIGNER_STATE], from_beginning=True) as state:
@@ -102,12 +96,11 @@ class AnnouncedReader:
 
     def catch_up(self) -> None:
         """Read what has come since."""
-        for _, message in self._events.drain_messages():
-            self.announced.take_event(message)
         latest: dict[bytes, Message] = {}
-        for _, message in () if self._map_messages is None else self._map_messages.drain_messages():
-            key = message.key() or b""
-            if key.startswith(self._own):
+        for topic, message in self._reader.drain_messages():
+            if topic == SPU_EVENTS:
+                self.announced.take_event(message)
+            elif (key := message.key() or b"").startswith(self._own):
                 latest[key] = message
         for key, message in latest.items():
             record = checked_record(message, ReplicaMap, output_key)
@@ -255,15 +248,9 @@ class FollowSession:
             return
         ledger = self._ledger()
         # Read again: an `apply` that runs now records what it makes itself.
+        of, ids = self._options.cluster_id, cluster.ids
         records = [
-            record_of(
-                self._options.cluster_id,
-                name,
-                Origin.FOUND,
-                topic_id=cluster.ids[name],
-                rows=cluster.rows(name) or (),
-                now_ms=now_ms(),
-            )
+            record_of(of, name, Origin.FOUND, topic_id=ids[name], rows=cluster.rows(name) or ())
             for name in unknown(ledger.read())
         ]
         ledger.record(records)

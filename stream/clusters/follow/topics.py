@@ -187,11 +187,7 @@ def _sized(
     options: FollowOptions,
     bytes_of: BytesOf,
 ) -> list[TopicEvent]:
-    """The events with the bytes that topics hold, in order.
-
-    Args:
-        resized: of topics as mapped; left out where what they hold is as it is known.
-    """
+    """The events, and of `resized` those whose bytes are not as known; with bytes, by name."""
     asked = [each.topic for each in (*events, *resized) if isinstance(each, TopicAdopted)]
     demands = {
         name: demand

@@ -18,7 +18,9 @@ from spu_assigner.stream.kafka.config.command_options import (
     Form,
     broker_options,
     errors_end_with,
+    globs_option,
     json_option,
+    seconds_option,
     table_width,
     with_options,
     with_target,
@@ -39,18 +41,11 @@ _OPTIONS: Final = (
         type=FILE,
         help="Maps that `simulate` gives for the events of FILE, instead of the job's.",
     ),
-    click.option(
-        "--topics",
-        "globs",
-        metavar="GLOB",
-        multiple=True,
-        help="Only such topics; may be repeated.",
-    ),
-    click.option(
+    globs_option("--topics", "globs", "Only such topics; may be repeated."),
+    globs_option(
         "--foreign",
-        metavar="GLOB",
-        multiple=True,
-        help="Change such topics though apply did not make them, but never delete them.",
+        "foreign",
+        "Change such topics though apply did not make them, but never delete them.",
     ),
     click.option(
         "--recreate",
@@ -174,13 +169,12 @@ def plan(
 )
 @moves_options
 @with_request(*_OPTIONS)
-@click.option(
+@seconds_option(
     "--wait",
-    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    "wait",
+    "With --desired: how long answers are waited for.",
     default=WAIT_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --desired: how long answers are waited for.",
+    is_positive=True,
 )
 def apply(
     *,

@@ -26,16 +26,9 @@ from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Wait, Waiti
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import map_of
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream.clusters.plan.applied import (
-    AppliedRecords,
-    Notes,
-    notes,
-    resolved,
-    seen,
-)
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords, Notes, notes, resolved, seen
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
-from spu_assigner.stream.clusters.plan.decision import make_plan, rest_of
-from spu_assigner.stream.clusters.plan.load import plan_load
+from spu_assigner.stream.clusters.plan.decision import make_plan, plan_load, rest_of
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
     KafkaCluster,
@@ -153,10 +146,9 @@ def plan_now(
         time.sleep(LOOK_SECONDS)
         cluster = target.look([*topics, records], deleted=deleted)
     cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
-    now_ms = int(time.time() * 1000)
     untouched = partial(target.untouched, cluster)
-    applied, settled = resolved(applied, cluster, untouched, now_ms=now_ms)
-    noted = notes(maps, cluster, applied, now_ms=now_ms)
+    applied, settled = resolved(applied, cluster, untouched, now_ms=int(time.time() * 1000))
+    noted = notes(maps, cluster, applied)
     noted = replace(noted, records=(*settled, *noted.records))
     foreign = {change.topic for change in saved.changes} if saved is not None else set()
     plan = make_plan(
