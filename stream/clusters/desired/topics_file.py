@@ -124,10 +124,9 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[TopicC
 
 
 def _require_plain(data: bytes) -> None:
-    """Return if a text is no deeper than the schema needs, and without references.
+    """Return if a text is no deeper than the schema needs, and has no references; else raise.
 
-    Raises:
-        ValueError, yaml.YAMLError: it is not; libyaml's composer has no limit.
+    libyaml's composer has no limit.
     """
     depth = 0
     for event in yaml.parse(data, Loader=_LOADER):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,28 +18,26 @@ from spu_assigner.core.base.limits import (
 )
 from spu_assigner.stream.clusters.moves.options import MoveOptions, moves_options
 from spu_assigner.stream.clusters.plan.command import with_request
-from spu_assigner.stream.kafka.config.command_options import BYTE_SIZE, cluster_option
+from spu_assigner.stream.kafka.config.command_options import (
+    BYTE_SIZE,
+    cluster_option,
+    globs_option,
+    seconds_option,
+)
 
 if TYPE_CHECKING:
     from spu_assigner.stream.clusters.plan.sources import PlanRequest
 
 _OPTIONS: Final = (
     cluster_option("Whose SPUs the brokers are."),
-    click.option(
-        "--wait",
-        "wait_seconds",
-        metavar="SECONDS",
-        type=click.FloatRange(0, 86_400),
-        default=600.0,
-        show_default=True,
-        help="How long the job may take to answer.",
-    ),
-    click.option(
+    seconds_option("--wait", "wait_seconds", "How long the job may take to answer.", default=600.0),
+    globs_option(
         "--foreign",
-        metavar="GLOB",
-        multiple=True,
-        help="Move such topics as mapped though apply did not make them; may be repeated.",
+        "foreign",
+        "Move such topics as mapped though apply did not make them; may be repeated.",
     ),
+    click.option("--dry-run", is_flag=True, help="Show what would move, and change nothing."),
+    click.option("--yes", is_flag=True, help="Change it without asking on a terminal."),
 )
 
 
@@ -47,7 +46,13 @@ _OPTIONS: Final = (
 @with_request(*_OPTIONS)
 @moves_options
 def drain(
-    *, request: PlanRequest, broker: int, wait_seconds: float, move_options: MoveOptions
+    *,
+    request: PlanRequest,
+    broker: int,
+    wait_seconds: float,
+    move_options: MoveOptions,
+    dry_run: bool,
+    yes: bool,
 ) -> int:
     """Empty a broker until Kafka shows that it holds nothing. Safe to repeat.
 
@@ -56,6 +61,9 @@ def drain(
     2. moves its replicas as `apply --moves` does: those of maps, and of Kafka's own topics and the
        product's, whose new brokers are chosen as those of a decommission
     3. looks in Kafka, and asks the broker, whether it holds nothing
+
+    --dry-run shows, for each broker, replicas, leaders and bytes before and after, and what would
+    stay and why; on a terminal the same is shown, and asked, before anything is changed.
 
     Other topics without a map are moved likewise where --foreign names them. Otherwise they are
     reported before anything is done (not with --force), and so are replicas on the broker that this
@@ -67,7 +75,8 @@ def drain(
     from spu_assigner.stream.clusters.drain.draining import Draining
     from spu_assigner.stream.clusters.drain.job_wait import JobWait
 
-    return Draining(request, broker, move_options).run(JobWait(wait_seconds))
+    draining = Draining(request, broker, move_options)
+    return draining.dry_run() if dry_run else draining.run(JobWait(wait_seconds), asks=_asks(yes))
 
 
 @click.command("rebalance")
@@ -105,6 +114,8 @@ def rebalance(
     wait_seconds: float,
     move_options: MoveOptions,
     bytes_max: int | None,
+    dry_run: bool,
+    yes: bool,
     **limits: Any,
 ) -> int:
     """Even out a cluster: its replica maps, and the data of its brokers. Safe to repeat.
@@ -118,17 +129,27 @@ def rebalance(
     resources, every SPU within --band-percent of the fair dominant share. Killed at any point, it
     is finished by running it again. With --max-bytes it copies no more in this run, by the sizes
     that brokers report; with --max-moves the job is asked for no more moves than that. What is
-    mapped already and not moved yet is moved, too.
+    mapped already and not moved yet is moved, too. --dry-run shows, for each broker, replicas,
+    leaders and bytes before and after; on a terminal the same is shown, and asked, first.
 
     Exit status: 0 the cluster is even, and Kafka shows every list as it is mapped; 3 as far as
     --max-bytes or --max-moves permit, and there is more to do: run it again; 1 some list is not as
     mapped, or an error; 2 wrong usage or settings.
     """
     from spu_assigner.stream.clusters.drain.job_wait import JobWait
-    from spu_assigner.stream.clusters.drain.rebalancing import rebalance_now
+    from spu_assigner.stream.clusters.drain.rebalancing import rebalance_now, rebalance_preview
 
     event = ClusterRebalance(
         event_id=f"rebalance/{uuid.uuid4()}", cluster_id=request.cluster_id, **limits
     )
-    wait = JobWait(wait_seconds)
-    return rebalance_now(request, move_options, event, wait, bytes_max=bytes_max)
+    if dry_run:
+        for line in rebalance_preview(request, move_options, event):
+            click.echo(line)
+        return 0
+    wait, asks = JobWait(wait_seconds), _asks(yes)
+    return rebalance_now(request, move_options, event, wait, bytes_max=bytes_max, asks=asks)
+
+
+def _asks(yes: bool) -> bool:
+    """Whether a person at a terminal is to confirm what is shown."""
+    return not yes and sys.stdin.isatty()

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
@@ -26,20 +26,26 @@ from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.drain.emptied_lists import emptied_lists
 from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
+from spu_assigner.stream.clusters.drain.preview import confirm, preview_lines, state_after
 from spu_assigner.stream.clusters.drain.staying import held_topics, staying_lines
-from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
+from spu_assigner.stream.clusters.follow.session import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import new_move
-from spu_assigner.stream.clusters.plan.model import Maps
+from spu_assigner.stream.clusters.plan.model import Maps, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import move_lines
-from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
-from spu_assigner.stream.clusters.plan.wanted_maps import read_maps
+from spu_assigner.stream.clusters.plan.sources import (
+    PlanRequest,
+    maps_of_state,
+    plan_now,
+    read_maps,
+)
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, Partition, read_unseen
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
+_STAYS: Final = "stays    "
 GONE_SECONDS_MAX: Final = 60.0  # a broker deletes the files of replicas after they are moved
 UNSEEN_FIX: Final = (
     "grant this user Describe on them, or have who may see them move them off the broker, and run "
@@ -71,11 +77,25 @@ class Draining:
         self._broker = broker
         self._options = options
 
-    def run(self, wait: JobWait) -> int:
-        """Empty it, if that is possible now; the exit status. What was done stays done."""
+    def dry_run(self) -> int:
+        """Show what a run would move; the exit status: 1 if something would stay."""
+        with Reassigner(self._request.ledger_connection()) as kafka:
+            lines = [*self._preview(kafka)]
+        for line in lines:
+            click.echo(line)
+        return int(any(line.startswith(_STAYS) for line in lines))
+
+    def run(self, wait: JobWait, *, asks: bool) -> int:
+        """Empty it, if that is possible now; the exit status. What was done stays done.
+
+        Args:
+            asks: whether a person is to confirm what is shown first.
+        """
         request, broker = self._request, self._broker
         connection = request.ledger_connection()
         with Reassigner(connection) as kafka:
+            if asks:
+                confirm(self._preview(kafka))
             self._decommission(kafka)
             self._await_maps(wait)
             with moving(connection, self._options, cluster_id=request.cluster_id) as runner:
@@ -94,8 +114,26 @@ class Draining:
         click.echo(f"empty    broker {broker} {state}")
         return 0
 
-    def _decommission(self, kafka: Reassigner) -> None:
-        """Decommission the SPU, unless that is done, if what it holds could leave it now."""
+    def _preview(self, kafka: Reassigner) -> Iterator[str]:
+        """What would move, and what would stay and why."""
+        request = self._request
+        self._is_decommissioned()  # raises where there is no such SPU
+        state = state_after(request, self._leave())
+        with request.target() as target:
+            plan, found = plan_now(request, target, maps=maps_of_state(state))
+            moves, stays = self._moves(
+                kafka, plan, found.maps, lambda: held_topics(state, self._broker)
+            )
+            yield from preview_lines(
+                *(moves, plan, found, target),
+                request=request,
+                racks=kafka.brokers(),
+                rate=self._options.rate,
+            )
+        yield from (f"{_STAYS}{line}" for line in stays)
+
+    def _is_decommissioned(self) -> bool:
+        """Whether the SPU was decommissioned before."""
         broker, cluster = self._broker, self._request.cluster_id
         with closing(AnnouncedReader(self._request.connection, cluster)) as reader:
             known = reader.announced.by_spu().get(broker)
@@ -104,7 +142,12 @@ class Draining:
                 f"broker {broker} is no SPU of cluster {cluster!r}: nobody has announced it; check "
                 "the id and --cluster, or let it join (`spu-assigner adopt`, `spu-assigner follow`)"
             )
-        if known.is_decommissioned:
+        return known.is_decommissioned
+
+    def _decommission(self, kafka: Reassigner) -> None:
+        """Decommission the SPU, unless that is done, if what it holds could leave it now."""
+        broker, cluster = self._broker, self._request.cluster_id
+        if self._is_decommissioned():
             click.echo(f"leaves   SPU {broker} of cluster {cluster} was decommissioned before")
             return
         # Also one that is offline: its maps wait for it to come back.
@@ -122,20 +165,31 @@ class Draining:
         """What maps say, and the new lists of what has none; a line for each thing that stays."""
         with self._request.target() as target:
             plan, sources = plan_now(self._request, target)
-        mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
-        holding = self._holding(kafka, sources.maps, plan.kafka_id)
-        taken = {(each.topic, each.partition) for each in mapped}
-        staying = [at for at in holding.mapped if at not in taken]
-        stays = [
-            *holding.stuck,
-            *staying_lines(plan, staying, self._held_topics() if staying else {}),
-            *holding.unseen,
-        ]
-        moves = [*mapped, *holding.emptied]
+        moves, stays = self._moves(kafka, plan, sources.maps, self._held_topics)
         if moves:  # Said before hours of copying, too: it may be reason enough to stop.
             for line in stays:
-                click.echo(f"stays    {line}", err=True)
+                click.echo(f"{_STAYS}{line}", err=True)
         return moves, stays
+
+    def _moves(
+        self,
+        kafka: Reassigner,
+        plan: TopicsPlan,
+        maps: Maps,
+        held: Callable[[], Mapping[str, str]],
+    ) -> tuple[list[MovedPartition], list[str]]:
+        """What leaves the broker by a plan of these maps; a line for each thing that stays.
+
+        Args:
+            held: topics that the job cannot take off the broker, and why.
+        """
+        mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
+        holding = self._holding(kafka, maps, plan.kafka_id)
+        taken = {(each.topic, each.partition) for each in mapped}
+        staying = [at for at in holding.mapped if at not in taken]
+        lines = staying_lines(plan, staying, held() if staying else {})
+        stays = [*holding.stuck, *lines, *holding.unseen]
+        return [*mapped, *holding.emptied], stays
 
     def _held(self, kafka: Reassigner) -> list[str]:
         """A line with what Kafka shows on the broker once it has had time to delete; or none."""
@@ -215,14 +269,16 @@ class Draining:
                 "--foreign GLOB for what is only to be moved off the broker, and run this again"
             )
 
-    def _send_leave(self) -> None:
-        event = SpuLeft(
+    def _leave(self) -> SpuLeft:
+        return SpuLeft(
             event_id=f"drain/{uuid.uuid4()}",
             cluster_id=self._request.cluster_id,
             spu_id=self._broker,
             mode=LeaveMode.DECOMMISSION,
         )
-        sent = exchange(self._request.connection, [event], seconds=0, check=lambda: None)
+
+    def _send_leave(self) -> None:
+        sent = exchange(self._request.connection, [self._leave()], seconds=0, check=lambda: None)
         for why in sent.rejected.values():
             raise DrainError(f"SPU {self._broker} was not decommissioned: {why}; run this again")
 

@@ -9,6 +9,7 @@ called even; a run that gets no further is one.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -20,7 +21,9 @@ from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.core.decision.rebalance import rebalance
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
+from spu_assigner.stream.clusters.drain.preview import confirm, preview_lines, state_after
 from spu_assigner.stream.clusters.moves.options import MoveOptions
+from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.runner import moving, require_ready
 from spu_assigner.stream.clusters.moves.status import BEYOND_LIMIT
 from spu_assigner.stream.clusters.plan.model import TopicsPlan
@@ -28,6 +31,7 @@ from spu_assigner.stream.clusters.plan.rendering import load_lines, move_lines
 from spu_assigner.stream.clusters.plan.sources import (
     PlanRequest,
     PlanSources,
+    maps_of_state,
     plan_now,
     with_load,
 )
@@ -52,9 +56,16 @@ def rebalance_now(
     wait: JobWait,
     *,
     bytes_max: int | None,
+    asks: bool,
 ) -> int:
-    """Even out a cluster, if that is possible now; the exit status. What was done stays done."""
+    """Even out a cluster, if that is possible now; the exit status. What was done stays done.
+
+    Args:
+        asks: whether a person is to confirm what is shown first.
+    """
     connection = request.ledger_connection()
+    if asks:
+        confirm(rebalance_preview(request, options, event))
     unlike, _, _ = _unlike(request)
     require_ready(connection, options, unlike)
     _ask(request, event, wait)
@@ -88,6 +99,24 @@ def rebalance_now(
     return 0
 
 
+def rebalance_preview(
+    request: PlanRequest, options: MoveOptions, event: ClusterRebalance
+) -> Iterator[str]:
+    """What a run without a limit of bytes would move, and what would stay and why."""
+    maps = maps_of_state(state_after(request, event))
+    with Reassigner(request.ledger_connection()) as kafka, request.target() as target:
+        plan, found = plan_now(request, target, maps=maps)
+        yield from preview_lines(
+            *(plan.moved_partitions(), plan, found, target),
+            request=request,
+            racks=kafka.brokers(),
+            rate=options.rate,
+        )
+    for each in (*plan.refused, *plan.waiting):
+        if each.topic in found.cluster.topics:
+            yield f"stays    {each.topic}: {each.reason}"
+
+
 def _ask(request: PlanRequest, event: ClusterRebalance, wait: JobWait) -> None:
     """Have the job even out its maps, and wait for its answer."""
     connection, event_id = request.connection, event.event_id
@@ -118,11 +147,7 @@ def _unlike(request: PlanRequest) -> tuple[list[Partition], TopicsPlan, PlanSour
 
 
 def _not_as_mapped(request: PlanRequest, *, is_awaited: bool) -> list[str]:
-    """What Kafka does not show as mapped, and why.
-
-    Args:
-        is_awaited: all was moved: what is not seen yet is waited for, and a fault then.
-    """
+    """What Kafka does not show as mapped, and why; with `is_awaited` it is waited for first."""
     deadline = time.monotonic() + SEEN_SECONDS_MAX
     unlike, plan, found = _unlike(request)
     while is_awaited and unlike and time.monotonic() < deadline:

@@ -21,7 +21,9 @@ from spu_assigner.stream.kafka.config.command_options import (
     broker_options,
     cluster_option,
     errors_end_with,
+    globs_option,
     output_option,
+    seconds_option,
     with_options,
     with_target,
 )
@@ -58,23 +60,20 @@ def following(cluster: str) -> Callable[[Command], Command]:
 
 
 @click.command("follow")
-@click.option(
+@seconds_option(
     "--grace",
     "grace_seconds",
-    metavar="SECONDS",
-    type=click.FloatRange(0, SECONDS_MAX),
+    "How long a broker is missing before it leaves.",
     default=60.0,
-    show_default=True,
-    help="How long a broker is missing before it leaves.",
+    most=SECONDS_MAX,
 )
-@click.option(
+@seconds_option(
     "--interval",
     "interval_seconds",
-    metavar="SECONDS",
-    type=click.FloatRange(INTERVAL_SECONDS_MIN, SECONDS_MAX),
+    "Between two looks.",
     default=5.0,
-    show_default=True,
-    help="Between two looks.",
+    least=INTERVAL_SECONDS_MIN,
+    most=SECONDS_MAX,
 )
 @click.option(
     "--exclude",
@@ -83,22 +82,19 @@ def following(cluster: str) -> Callable[[Command], Command]:
     metavar="ID",
     help="Announce nothing of this broker; may be repeated.",
 )
-@click.option("--adopt", is_flag=True, help="Take over SPUs that were joined by others.")
+@click.option(
+    "--adopt", "take_over", is_flag=True, help="Take over SPUs that were joined by others."
+)
 @click.option(
     "--topics",
+    "globs",
     metavar="[GLOB]",
     is_flag=False,
     flag_value="*",
     multiple=True,
     help="Adopt topics, too, that others make or change; all, or such.",
 )
-@click.option(
-    "--exclude-topics",
-    "excluded_topics",
-    metavar="GLOB",
-    multiple=True,
-    help="Not such topics; may be repeated.",
-)
+@globs_option("--exclude-topics", "excluded", "Not such topics; may be repeated.")
 @click.option(
     "--place-new",
     is_flag=True,
@@ -119,9 +115,6 @@ def follow(
     target_connection: Connection | None,
     output: Form,
     exclude: tuple[int, ...],
-    adopt: bool,
-    topics: tuple[str, ...],
-    excluded_topics: tuple[str, ...],
     **given: Any,
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
@@ -145,31 +138,17 @@ def follow(
     from spu_assigner.stream.clusters.follow.loop import follow_cluster
     from spu_assigner.stream.clusters.follow.report import FollowOutput
 
-    if given["place_new"] and (given["once"] or not topics):
+    if given["place_new"] and (given["once"] or not given["globs"]):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
-    options = FollowOptions(
-        excluded_brokers=frozenset(exclude),
-        take_over=adopt,
-        globs=topics,
-        excluded=excluded_topics,
-        **given,
-    )
+    options = FollowOptions(excluded_brokers=frozenset(exclude), **given)
     shown = FollowOutput("follow", output, dry_run=options.dry_run)
     target, check = target_connection or connection, Interrupts(lambda: None).check
     return follow_cluster(connection, target, options, shown, check=check)
 
 
 @click.command("adopt", cls=errors_end_with(1))
-@click.option(
-    "--topics", "globs", metavar="GLOB", multiple=True, help="Only such topics; may be repeated."
-)
-@click.option(
-    "--exclude",
-    "excluded",
-    metavar="GLOB",
-    multiple=True,
-    help="Not such topics; may be repeated.",
-)
+@globs_option("--topics", "globs", "Only such topics; may be repeated.")
+@globs_option("--exclude", "excluded", "Not such topics; may be repeated.")
 @click.option(
     "--pinned/--not-pinned",
     "pinned",
@@ -192,14 +171,12 @@ def follow(
     is_flag=True,
     help="Release adopted topics that are in Kafka no more.",
 )
-@click.option(
+@seconds_option(
     "--wait",
     "wait_seconds",
-    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    "Give up when nothing was answered for so long.",
     default=WAIT_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="Give up when nothing was answered for so long.",
+    is_positive=True,
 )
 @following("The cluster that takes the topics over.")
 def adopt(

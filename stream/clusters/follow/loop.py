@@ -22,10 +22,9 @@ from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.client.announced import EventPosition, position
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
-from spu_assigner.stream.clusters.follow.kafka import FollowError
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
-from spu_assigner.stream.clusters.follow.session import FollowSession, now_ms
+from spu_assigner.stream.clusters.follow.session import FollowError, FollowSession, now_ms
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.acls import Role, follower_name

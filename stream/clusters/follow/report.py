@@ -55,21 +55,18 @@ class FollowOutput:
         """A line on standard error."""
         click.echo(f"{self._command}: {printable(text)}", err=True)
 
-    def report(self, kind: str, *texts: str) -> None:
-        """How things of one kind stand now: a line for each that is new."""
-        self._report(kind, {text: text for text in texts})
-
-    def _report(self, kind: str, texts: Mapping[Hashable, str]) -> None:
+    def report(self, kind: str, *texts: str, about: Collection[Hashable] = ()) -> None:
+        """How things of one kind stand now: a line for each that is new, by what it is about."""
         before = self._standing.get(kind, ())
-        for about, text in texts.items():
-            if about not in before:
+        self._standing[kind] = about = about or texts
+        for each, text in zip(about, texts, strict=True):
+            if each not in before:
                 self.say(text)
-        self._standing[kind] = texts.keys()
 
     def blind(self, reason: str) -> None:
         """Once for each time: the reasons vary, and what follows does not."""
         text = f"cannot see the watched cluster: {reason}; nobody leaves"
-        self._report("sight", {"blind": text})
+        self.report("sight", text, about=["blind"])
 
     def sees(self) -> None:
         """The watched cluster shows itself, perhaps again."""
@@ -84,16 +81,12 @@ class FollowOutput:
             if broker in sight.racks:
                 self.say(f"sees broker {broker} again")
         awaited = {} if decision.held else decision.awaited
-        self._report(
-            "away",
-            {
-                broker: f"misses broker {broker}; to leave in {seconds:.0f} s unless seen again"
-                for broker, seconds in awaited.items()
-            },
+        missed = (
+            f"misses broker {broker}; to leave in {seconds:.0f} s unless seen again"
+            for broker, seconds in awaited.items()
         )
-        alone = [
-            f"leaves broker {broker} alone: {why}" for broker, why in decision.left_alone.items()
-        ]
+        self.report("away", *missed, about=awaited)
+        alone = (f"leaves broker {each} alone: {why}" for each, why in decision.left_alone.items())
         self.report("broker", *alone)
         away = sorted((*decision.held, *decision.awaited))
         text = (

@@ -12,16 +12,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
+from confluent_kafka import Message
+from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import SpuJoined, TopicAdopted
-from spu_assigner.core.base.records import Status, TopicStatus
+from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.messages.wire import Origin
+from spu_assigner.stream.client.announced import AnnouncedOfCluster
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
     Sightings,
     decide_brokers,
 )
-from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader, require_cluster
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, TopicFacts, TopicMemory
@@ -31,12 +33,85 @@ from spu_assigner.stream.clusters.plan.applied import AppliedRecords, record_of
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.model import TopicReason
 from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.job.shard.clusters import output_key
+from spu_assigner.stream.job.shard.published import checked_record
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.settings import TARGET_SERVERS_VARIABLE
 from spu_assigner.stream.kafka.errors import granting
 from spu_assigner.stream.kafka.log_dirs import read_unseen, topic_bytes
-from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPIC_STATUS, topic_name
+from spu_assigner.stream.kafka.topics import (
+    APPLIED_TOPICS,
+    ASSIGNER_STATE,
+    REPLICA_MAP,
+    SPU_EVENTS,
+    TOPIC_STATUS,
+    topic_name,
+)
+
+
+class FollowError(AssignerError):
+    """Following cannot go on, and trying again would not help."""
+
+
+def require_cluster(known: AnnouncedOfCluster, kafka_cluster: str) -> None:
+    """Return if the cluster's SPUs are, or may become, brokers of this Kafka cluster."""
+    announced, mine = known.by_spu(), known.cluster_id
+    followed = {each.kafka_cluster for each in announced.values() if each.kafka_cluster}
+    if others := sorted(followed - {kafka_cluster}):
+        raise FollowError(
+            f"SPUs of cluster {mine!r} are brokers of Kafka cluster {others[0]}, and this is "
+            f"{kafka_cluster}; check its address ({TARGET_SERVERS_VARIABLE}), or say "
+            "--accept-cluster if they are to be those of this one now"
+        )
+    if not announced and (of := known.clusters_of(kafka_cluster)):
+        raise FollowError(
+            f"cluster {mine!r} has no SPUs, and the brokers of Kafka cluster {kafka_cluster} are "
+            f"SPUs of cluster {listed([repr(each) for each in of])}; check --cluster, or say "
+            "--accept-cluster if they are to be SPUs of both"
+        )
+
+
+class AnnouncedReader:
+    """Reads what was announced of a cluster's SPUs, and goes on reading."""
+
+    def __init__(
+        self, connection: Connection, cluster_id: str, *, has_topics: bool = False
+    ) -> None:
+        """Read all that there is."""
+        self.maps: dict[str, ReplicaMap] = {}  # of living topics
+        self.version = 0  # rises when maps have changed
+        self._own = f"{cluster_id}/".encode()
+        with ExitStack() as opened:
+            topics = [SPU_EVENTS, REPLICA_MAP] if has_topics else [SPU_EVENTS]
+            self._reader = opened.enter_context(Reader(connection, topics, from_beginning=True))
+            self.announced = AnnouncedOfCluster(cluster_id)
+            # Once: what becomes of SPUs later is in their events.
+            with Reader(connection, [ASSIGNER_STATE], from_beginning=True) as state:
+                for _, message in state.drain_messages():
+                    self.announced.take_state(message)
+            self.catch_up()
+            self._opened = opened.pop_all()
+
+    def catch_up(self) -> None:
+        """Read what has come since."""
+        latest: dict[bytes, Message] = {}
+        for topic, message in self._reader.drain_messages():
+            if topic == SPU_EVENTS:
+                self.announced.take_event(message)
+            elif (key := message.key() or b"").startswith(self._own):
+                latest[key] = message
+        for key, message in latest.items():
+            record = checked_record(message, ReplicaMap, output_key)
+            self.maps.pop(key.removeprefix(self._own).decode(), None)
+            if record is not None and record.replicas is not None:
+                self.maps[record.topic] = record
+        self.version += bool(latest)
+
+    def close(self) -> None:
+        """End the clients."""
+        self._opened.close()
 
 
 class FollowSession:
@@ -173,15 +248,9 @@ class FollowSession:
             return
         ledger = self._ledger()
         # Read again: an `apply` that runs now records what it makes itself.
+        of, ids = self._options.cluster_id, cluster.ids
         records = [
-            record_of(
-                self._options.cluster_id,
-                name,
-                Origin.FOUND,
-                topic_id=cluster.ids[name],
-                rows=cluster.rows(name) or (),
-                now_ms=now_ms(),
-            )
+            record_of(of, name, Origin.FOUND, topic_id=ids[name], rows=cluster.rows(name) or ())
             for name in unknown(ledger.read())
         ]
         ledger.record(records)

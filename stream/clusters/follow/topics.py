@@ -19,6 +19,11 @@ Rules:
   up. `adopt` sends a topic that is as mapped again where they differ by more than 10 % from what is
   known; fewer bytes only where what is known was measured, too: what a request has reserved stays,
   unless `overwrite` takes Kafka's side.
+- With `place_new` a topic that was made after the first look, and to which nothing was ever
+  written, is not adopted: its create is sent, without a policy, and once the job has placed it its
+  partitions are moved there: Kafka is told the new lists, and has nothing to copy. If the job
+  rejects the create, or the topic has been written to by then, it is adopted as it is. What has the
+  map of such a create and is still empty is moved by a later process, too.
 """
 
 from __future__ import annotations
@@ -28,11 +33,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from spu_assigner.core.base.events import TopicAdopted, TopicRelease
+from spu_assigner.core.base.events import TopicAdopted, TopicCreate, TopicRelease
 from spu_assigner.core.base.records import Mode, ReplicaMap
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.clusters.follow.new_topics import Untouched, place_new
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.topic_facts import (
     PLACE_MARK,
@@ -55,6 +59,7 @@ CHANGED_HERE: Final = frozenset(  # The last two change no list, but may follow 
         *(Mode.DEMAND, Mode.CONSTRAINTS),
     }
 )
+Untouched = Callable[[Sequence[str]], Collection[str] | None]  # None: it is not known now
 BytesOf = Callable[[Sequence[str]], Mapping[str, int]]
 
 
@@ -108,7 +113,7 @@ def decide_topics(
     moves: dict[Partition, Row] = {}
     moved = tuple(name for name in equal if name in memory.moving)
     if options.place_new:
-        events, moves = place_new(adoptions, facts, memory, untouched)
+        events, moves = _placed(adoptions, facts, memory, untouched)
         memory.moving = (memory.moving & found.keys() - {*moved}) | {topic for topic, _ in moves}
     releases = (
         TopicRelease(
@@ -182,11 +187,7 @@ def _sized(
     options: FollowOptions,
     bytes_of: BytesOf,
 ) -> list[TopicEvent]:
-    """The events with the bytes that topics hold, in order.
-
-    Args:
-        resized: of topics as mapped; left out where what they hold is as it is known.
-    """
+    """The events, and of `resized` those whose bytes are not as known; with bytes, by name."""
     asked = [each.topic for each in (*events, *resized) if isinstance(each, TopicAdopted)]
     demands = {
         name: demand
@@ -313,3 +314,57 @@ def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
     if known.cause.startswith(f"{PLACE_MARK}/"):
         return True
     return known.reason is not None and known.reason.mode is Mode.ADOPTED
+
+
+def _placed(
+    adoptions: Sequence[TopicAdopted],
+    facts: TopicFacts,
+    memory: TopicMemory,
+    untouched: Untouched,
+) -> tuple[list[TopicAdopted | TopicCreate], dict[Partition, Row]]:
+    """The adoptions, in place of which the job places new topics that are empty; and their moves.
+
+    Why others are adopted as they are is remembered as if the job had rejected their creates.
+    """
+    found, maps = facts.found, facts.maps
+    if memory.old is None:
+        memory.old = frozenset(topic.topic_id for topic in found.values())
+    meant = {
+        event.topic
+        for event in adoptions
+        if found[event.topic].place_id not in memory.rejected
+        and _is_new(found[event.topic], maps.get(event.topic), memory.old)
+    }
+    empty = untouched(sorted(meant)) if meant else ()
+    events: list[TopicAdopted | TopicCreate] = []
+    moves: dict[Partition, Row] = {}
+    for event in adoptions:
+        topic, known = found[event.topic], maps.get(event.topic)
+        if event.topic not in meant:
+            events.append(event)
+        elif empty is None:
+            continue  # It waits: adopting it would be final.
+        elif event.topic not in empty:
+            memory.rejected[topic.place_id] = "it was written to before it could be moved"
+            events.append(event)
+        elif known is None:
+            create = TopicCreate(
+                event_id=topic.place_id,
+                cluster_id=event.cluster_id,
+                occurred_at=event.occurred_at,
+                topic=event.topic,
+                partitions=len(topic.rows),
+                replication_factor=max(map(len, topic.rows)),
+            )
+            events.append(create)
+        else:
+            pairs = enumerate(zip(topic.rows, rows_of(known), strict=True))
+            moves |= {(event.topic, at): new for at, (old, new) in pairs if old != new}
+    return events, moves
+
+
+def _is_new(topic: FoundTopic, known: ReplicaMap | None, old: Collection[str]) -> bool:
+    """Whether a topic is new, or has the map of its create here and is elsewhere."""
+    if known is None:
+        return topic.topic_id not in old
+    return known.cause == topic.place_id and len(rows_of(known)) == len(topic.rows)

@@ -55,10 +55,7 @@ class WatchedCluster:
         """The brokers as they are now.
 
         librdkafka asks the broker it took for the controller, and goes on asking it when it is
-        down: only a new client looks for another one.
-
-        Raises:
-            UnreachableError: nothing can be seen.
+        down: only a new client looks for another one. UnreachableError if nothing can be seen.
         """
         cause = ""
         for seconds in (LOOK_SECONDS_MAX, REQUEST_SECONDS_MAX - LOOK_SECONDS_MAX):

@@ -76,7 +76,7 @@ class Seat:
 
     def sit(self) -> None:
         """Take the seat if it is free."""
-        reader = self.look()
+        self.look()
         self._election = election = LeaderElection(
             self._connection, group=self._name, topic=APPLIED_TOPICS, role=Role.MOVER
         )
@@ -89,11 +89,17 @@ class Seat:
                 deadline = min(deadline, now + SILENT_SECONDS)
             if now > deadline:
                 raise self._taken()
-        self._take_id(reader)
+        self.take_over()
 
     def take_over(self) -> None:
-        """Take the seat from whoever has it: that process sees so, and ends."""
-        self._take_id(self.look())
+        """Take the seat from the process that has it: it is fenced, sees so, and ends.
+
+        What that process has recorded last is read then.
+        """
+        reader = self.look()
+        self._producer = FencedProducer(self._connection, self._name, Role.MOVER)
+        self._opened.callback(self._producer.close)
+        self.latest = newest_run(reader.drain_messages(), self.latest)
 
     @property
     def is_open(self) -> bool:
@@ -138,12 +144,6 @@ class Seat:
         )
         self.latest = newest_run(reader.drain_messages())
         return reader
-
-    def _take_id(self, reader: Reader) -> None:
-        """Fence who had the seat; then read what that process has recorded last."""
-        self._producer = FencedProducer(self._connection, self._name, Role.MOVER)
-        self._opened.callback(self._producer.close)
-        self.latest = newest_run(reader.drain_messages(), self.latest)
 
     def _taken(self) -> SeatTakenError:
         run = self.latest

@@ -119,11 +119,7 @@ class MovesRunner:
     ) -> MovesReport:
         """Move these partitions; what became of them, and of a wave that was resumed.
 
-        Args:
-            bytes_max: to be copied; what would be more is not begun. None: no limit.
-
-        Raises:
-            UnhealthyError: the cluster is not healthy; nothing was begun.
+        What would copy more than `bytes_max` is not begun. UnhealthyError: nothing was begun.
         """
         log, report = self._log, self.report
         ordered = in_order(self._sized(moves))
@@ -288,10 +284,9 @@ def require_ready(
 
 
 def cancel(connection: Connection, *, cluster_id: str = "") -> tuple[str, list[str]]:
-    """Take back what a run has under way, be it alive or not; a line, and what is left to do.
+    """Take back what a run has under way, alive or not, of this cluster or (empty) of any.
 
-    Args:
-        cluster_id: whose run is meant; empty: whosoever it is.
+    Returns a line, and what is left to do.
     """
     with Reassigner(connection) as kafka, Seat(connection) as seat:
         seat.look()

@@ -7,11 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
-from spu_assigner.stream.clusters.moves.reassigning import (
-    NOT_ALIVE,
-    PartitionShape,
-    Reassigner,
-)
+from spu_assigner.stream.clusters.moves.reassigning import NOT_ALIVE, PartitionShape, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import RunLog, SeatTakenError
 from spu_assigner.stream.clusters.moves.status import (
     MoveProgress,

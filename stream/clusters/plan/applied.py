@@ -69,15 +69,15 @@ def fold(records: Iterable[tuple[str, AppliedTopic | None]]) -> AppliedRecords:
 
 
 def record_of(
-    cluster_id: str, topic: str, origin: Origin, *, topic_id: str | None, rows: Rows, now_ms: int
+    cluster_id: str, topic: str, origin: Origin, *, topic_id: str | None, rows: Rows
 ) -> AppliedTopic:
-    """A record of a topic that has these lists, or is to have them."""
+    """A record of a topic that has these lists, or is to have them; the ledger sets its time."""
     return AppliedTopic(
         cluster_id=cluster_id,
         topic=topic,
         topic_id=topic_id,
         origin=origin,
-        recorded_at=now_ms,
+        recorded_at=0,
         lists=rows_digest(rows),
     )
 
@@ -115,11 +115,11 @@ def resolved(
         is_fresh = abs(now_ms - intent.recorded_at) <= INTENT_MS_MAX
         origin = Origin.CREATED if is_fresh and topic in empty else Origin.FOUND
         topic_id = cluster.ids[topic]
-        found[topic] = replace(intent, origin=origin, topic_id=topic_id, recorded_at=now_ms)
+        found[topic] = replace(intent, origin=origin, topic_id=topic_id)
     return replace(applied, records={**applied.records, **found}), tuple(found.values())
 
 
-def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms: int) -> Notes:
+def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords) -> Notes:
     """What `apply` is to record of topics as they are before it changes anything.
 
     Topics whose id is not known in `cluster` are left out.
@@ -135,9 +135,7 @@ def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords, *, now_ms:
             origin = _noted(name, wanted, cluster, applied)
             if origin is not None:
                 records.append(
-                    record_of(
-                        maps.cluster_id, name, origin, topic_id=topic_id, rows=rows, now_ms=now_ms
-                    )
+                    record_of(maps.cluster_id, name, origin, topic_id=topic_id, rows=rows)
                 )
     return Notes(records=tuple(records), forgotten=tuple(forgotten))
 
@@ -159,7 +157,7 @@ def _noted(
             return Origin.FOUND if cluster.is_as_mapped(name, wanted) else None
 
 
-def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[AppliedTopic, ...]:
+def adopted(plan: TopicsPlan, applied: AppliedRecords) -> tuple[AppliedTopic, ...]:
     """What is to be recorded of topics before they are changed.
 
     Those that `--foreign` permits to change are known to apply from now on. Of those that grow
@@ -171,7 +169,7 @@ def adopted(plan: TopicsPlan, applied: AppliedRecords, *, now_ms: int) -> tuple[
         topic, topic_id, before = change.topic, change.topic_id, change.before
         known = applied.records[topic] if applied.is_known(topic, topic_id) else None
         record = known or record_of(
-            plan.cluster_id, topic, Origin.FOUND, topic_id=topic_id, rows=before, now_ms=now_ms
+            plan.cluster_id, topic, Origin.FOUND, topic_id=topic_id, rows=before
         )
         if change.added and change.moves:
             unmoved = (_unmoved(number, row) for number, (row, _) in change.moves.items())

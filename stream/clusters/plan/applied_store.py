@@ -9,7 +9,9 @@ nothing were recorded.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from spu_assigner.schemas.messages.codec import encode_record
@@ -71,8 +73,9 @@ class AppliedLedger:
 
     def _write(self, records: Sequence[AppliedTopic], gone: Sequence[str]) -> None:
         """Write, and wait until all of it is acknowledged."""
+        stamped = [replace(each, recorded_at=time.time_ns() // 1_000_000) for each in records]
         messages: list[tuple[str, bytes | None]] = [
-            *((_key(record).decode(), encode_record(record)) for record in records),
+            *((_key(record).decode(), encode_record(record)) for record in stamped),
             *((f"{self._cluster_id}/{key}", None) for key in gone),
         ]
         if not messages:

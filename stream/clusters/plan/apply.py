@@ -28,11 +28,11 @@ from spu_assigner.stream.clusters.plan.model import (
     TopicFailure,
     TopicsPlan,
 )
-from spu_assigner.stream.clusters.plan.plan_file import json_text
 from spu_assigner.stream.clusters.plan.rendering import (
     apply_lines,
     deletion_text,
     done_line,
+    json_text,
     left_lines,
     move_lines,
     moves_json,
@@ -73,7 +73,7 @@ def apply_now(
         notes = found.notes
         found.ledger.record(notes.records)
         found.ledger.forget(notes.forgotten)
-        found.ledger.record(adopted(plan, found.applied, now_ms=int(time.time() * 1000)))
+        found.ledger.record(adopted(plan, found.applied))
         applied = apply_plan(plan, target, found.ledger, report)
     moves = None if runner is None else runner.carry_out(plan.moved_partitions())
     applied = replace(
@@ -189,14 +189,8 @@ class _ApplyRun:
         self._ledger.withdraw(sorted(self._overtaken))
 
     def _record(self, change: TopicChange, origin: Origin, topic_id: str | None) -> AppliedTopic:
-        return record_of(
-            self._cluster_id,
-            change.topic,
-            origin,
-            topic_id=topic_id,
-            rows=change.after,
-            now_ms=int(time.time() * 1000),
-        )
+        topic, rows = change.topic, change.after
+        return record_of(self._cluster_id, topic, origin, topic_id=topic_id, rows=rows)
 
 
 def _batches(changes: Iterable[TopicChange]) -> Iterator[list[TopicChange]]:

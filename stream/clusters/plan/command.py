@@ -18,7 +18,9 @@ from spu_assigner.stream.kafka.config.command_options import (
     Form,
     broker_options,
     errors_end_with,
+    globs_option,
     json_option,
+    seconds_option,
     table_width,
     with_options,
     with_target,
@@ -39,18 +41,11 @@ _OPTIONS: Final = (
         type=FILE,
         help="Maps that `simulate` gives for the events of FILE, instead of the job's.",
     ),
-    click.option(
-        "--topics",
-        "globs",
-        metavar="GLOB",
-        multiple=True,
-        help="Only such topics; may be repeated.",
-    ),
-    click.option(
+    globs_option("--topics", "globs", "Only such topics; may be repeated."),
+    globs_option(
         "--foreign",
-        metavar="GLOB",
-        multiple=True,
-        help="Change such topics though apply did not make them, but never delete them.",
+        "foreign",
+        "Change such topics though apply did not make them, but never delete them.",
     ),
     click.option(
         "--recreate",
@@ -138,11 +133,8 @@ def plan(
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
     """
-    from spu_assigner.stream.clusters.plan.plan_file import (
-        json_text,
-        reassignment_text,
-        write_whole,
-    )
+    from spu_assigner.stream.clusters.plan.rendering import json_text, plan_lines, reassignment_text
+    from spu_assigner.stream.clusters.plan.sources import costed_plan, write_whole
 
     if desired is not None:
         from spu_assigner.stream.clusters.desired.command import events_text, plan_desired
@@ -152,8 +144,6 @@ def plan(
         if out is not None:
             write_whole(out, events_text(events))
         return plan_desired(events, request.cluster_id, is_json=is_json)
-    from spu_assigner.stream.clusters.plan.rendering import plan_lines
-    from spu_assigner.stream.clusters.plan.sources import costed_plan
 
     _require_cluster(request)
     found = costed_plan(request)
@@ -179,13 +169,12 @@ def plan(
 )
 @moves_options
 @with_request(*_OPTIONS)
-@click.option(
+@seconds_option(
     "--wait",
-    type=click.FloatRange(min=0, min_open=True, max=86_400),
+    "wait",
+    "With --desired: how long answers are waited for.",
     default=WAIT_SECONDS,
-    show_default=True,
-    metavar="SECONDS",
-    help="With --desired: how long answers are waited for.",
+    is_positive=True,
 )
 def apply(
     *,
@@ -234,7 +223,7 @@ def apply(
         raise click.UsageError("--throttle and --force need --moves")
     from spu_assigner.stream.clusters.moves.runner import moving
     from spu_assigner.stream.clusters.plan.apply import apply_now
-    from spu_assigner.stream.clusters.plan.plan_file import read_plan
+    from spu_assigner.stream.clusters.plan.sources import read_plan
 
     saved = None
     if plan_file is not None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final, Literal, TypeVar
 
+import msgspec
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from spu_assigner.stream.clusters.moves.status import MovesReport
 from spu_assigner.stream.clusters.plan.model import (
     AppliedPlan,
@@ -21,6 +23,8 @@ from spu_assigner.stream.clusters.plan.model import (
 )
 from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.common.quantities import bytes_text
+
+_T = TypeVar("_T")
 
 ROWS_SHOWN_MAX: Final = 16  # of a topic; JSON has all
 MOVER: Final = "`apply --moves`"
@@ -56,7 +60,7 @@ def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
     has_load = bool(plan.changes and plan.load.brokers)
     if has_load:
         if plan.load.replicas_to_copy:
-            yield _copy_text(plan.load)
+            yield copy_text(plan.load)
         yield from load_lines(plan.load.brokers, width=width)
     others = {
         "that cannot be made as mapped": plan.refused,
@@ -123,7 +127,7 @@ def _reason_lines(sign: str, reasons: Sequence[TopicReason]) -> Iterator[str]:
         yield f"{sign} {printable(each.topic)}  {printable(each.reason)}"
 
 
-def _copy_text(load: PlanLoad) -> str:
+def copy_text(load: PlanLoad) -> str:
     """How much is copied."""
     replicas = f"{counted(load.replicas_to_copy, 'replica')} to copy"
     if load.bytes_to_copy is None:
@@ -138,25 +142,43 @@ def _copy_text(load: PlanLoad) -> str:
 
 
 def load_lines(brokers: Sequence[BrokerLoad], *, width: int | None) -> Iterator[str]:
-    """A table of each broker before and after; cells are folded, never cut."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for heading in ("broker", "replicas", "leaders", "bytes", "in", "out"):
-        table.add_column(heading, justify="right", overflow="fold")
-    for each in brokers:
-        table.add_row(
+    """A table of each broker before and after."""
+    rows = (
+        [
             str(each.broker),
-            _arrow(each.replicas_before, each.replicas_after, "{:,}".format),
-            _arrow(each.leaders_before, each.leaders_after, "{:,}".format),
-            _arrow(each.bytes_before, each.bytes_after, bytes_text),
+            arrow_text(each.replicas_before, each.replicas_after, "{:,}".format),
+            arrow_text(each.leaders_before, each.leaders_after, "{:,}".format),
+            arrow_text(each.bytes_before, each.bytes_after, bytes_text),
             bytes_text(each.bytes_in),
             bytes_text(each.bytes_out),
-        )
+        ]
+        for each in brokers
+    )
+    headings = ("broker", "replicas", "leaders", "bytes", "in", "out")
+    return table_lines(headings, rows, width=width)
+
+
+def table_lines(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    words: Collection[str] = (),
+    width: int | None,
+) -> Iterator[str]:
+    """A table of numbers, or of words in these columns; cells are folded, never cut."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for heading in headings:
+        justify: Literal["left", "right"] = "left" if heading in words else "right"
+        table.add_column(heading, justify=justify, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
     text = io.StringIO()
     Console(file=text, width=width, highlight=False, color_system=None).print(table)
     yield from (line.rstrip() for line in text.getvalue().splitlines())
 
 
-def _arrow(before: int | None, after: int | None, text: Callable[[int], str]) -> str:
+def arrow_text(before: _T | None, after: _T | None, text: Callable[[_T], str]) -> str:
+    """A value before and after, if it changes; None: it is not known."""
     was, now = ("?" if each is None else text(each) for each in (before, after))
     return was if was == now else f"{was} → {now}"
 
@@ -225,3 +247,17 @@ def left_lines(applied: AppliedPlan) -> Iterator[str]:
         count = sum(len(each.moves) for each in moves)
         what = f"{counted(count, 'partition')} of {listed([each.topic for each in moves])}"
         yield f"{what} {'is' if count == 1 else 'are'} to move: run {MOVER}"
+
+
+def json_text(plan: TopicsPlan | AppliedPlan) -> str:
+    """A plan for programs, and for its file, or what became of it."""
+    return msgspec.json.encode(plan).decode()
+
+
+def reassignment_text(plan: TopicsPlan) -> str:
+    """What `kafka-reassign-partitions --reassignment-json-file` takes."""
+    moves = [
+        {"topic": each.topic, "partition": each.partition, "replicas": each.after}
+        for each in plan.moved_partitions()
+    ]
+    return msgspec.json.encode({"version": 1, "partitions": moves}).decode()

@@ -1,24 +1,34 @@
-"""What a plan is made of: maps, topics, records of them; and a plan, made now or saved before."""
+"""What a plan is made of: maps, topics, records of them; and a plan, made now or saved before.
+
+The maps are those of one cluster id, and of topics whose names match; the latest map of each. What
+cannot be read is an error and no gap: a topic that looked as if it had no map would be left out in
+silence.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.clusters.plan.applied import (
-    AppliedRecords,
-    Notes,
-    notes,
-    resolved,
-    seen,
-)
+import click
+import msgspec
+from confluent_kafka import Message
+from spu_assigner.core.assigner import Assigner
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Event, TopicRelease
+from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Wait, Waiting
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.topic import map_of
+from spu_assigner.schemas.errors import DecodeError
+from spu_assigner.stream.clusters.plan.applied import AppliedRecords, Notes, notes, resolved, seen
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
-from spu_assigner.stream.clusters.plan.decision import make_plan, rest_of
-from spu_assigner.stream.clusters.plan.load import plan_load
+from spu_assigner.stream.clusters.plan.decision import make_plan, plan_load, rest_of
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
     KafkaCluster,
@@ -27,14 +37,30 @@ from spu_assigner.stream.clusters.plan.model import (
     Wanted,
 )
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.clusters.plan.wanted_maps import maps_of_events, matcher, read_maps
+from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
+from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
+from spu_assigner.stream.common.printable import listed, printable
+from spu_assigner.stream.job.shard.clusters import output_key
+from spu_assigner.stream.job.shard.published import checked_record, cluster_messages
+from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.config.command_options import reading
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
-from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, TOPICS, topic_name
+from spu_assigner.stream.kafka.topics import (
+    APPLIED_TOPICS,
+    ASSIGNER_STATE,
+    REPLICA_MAP,
+    TOPICS,
+    topic_name,
+)
 
 LOOKS_MAX: Final = 3  # at topics that are recorded and not seen: another run may just make them
 LOOK_SECONDS: Final = 0.2
+SIZE_MAX: Final = 1024 * 1024 * 1024  # a hundred thousand topics of a hundred partitions
+
+
+class PlanFileError(AssignerError):
+    """A file is no plan, or cannot be written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +107,7 @@ class PlanRequest:
             return Maps(cluster_id=saved.cluster_id, topics=topics, is_live=False)
         if self.file is None:
             return read_maps(self.connection, self.cluster_id, matcher(self.globs))
-        with reading(self.file) as source:
-            return maps_of_events(source, self.file, self.cluster_id, matcher(self.globs))
+        return maps_of_events(self.file, self.cluster_id, matcher(self.globs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +122,18 @@ class PlanSources:
 
 
 def plan_now(
-    request: PlanRequest, target: Target, saved: TopicsPlan | None = None
+    request: PlanRequest,
+    target: Target,
+    saved: TopicsPlan | None = None,
+    *,
+    maps: Maps | None = None,
 ) -> tuple[TopicsPlan, PlanSources]:
-    """A plan of the maps and the topics as they are now.
+    """A plan of these maps, or those of the request, and the topics as they are now.
 
     The topics are looked at before the records are read: what another run makes meanwhile is then
     recorded, or not seen yet.
     """
-    maps, connection = request.maps(saved), request.ledger_connection()
+    maps, connection = maps or request.maps(saved), request.ledger_connection()
     records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
     topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
     deleted = maps.topics.keys() - {*topics}
@@ -117,10 +146,9 @@ def plan_now(
         time.sleep(LOOK_SECONDS)
         cluster = target.look([*topics, records], deleted=deleted)
     cluster = replace(cluster, own=request.own_topics(cluster.kafka_id))
-    now_ms = int(time.time() * 1000)
     untouched = partial(target.untouched, cluster)
-    applied, settled = resolved(applied, cluster, untouched, now_ms=now_ms)
-    noted = notes(maps, cluster, applied, now_ms=now_ms)
+    applied, settled = resolved(applied, cluster, untouched, now_ms=int(time.time() * 1000))
+    noted = notes(maps, cluster, applied)
     noted = replace(noted, records=(*settled, *noted.records))
     foreign = {change.topic for change in saved.changes} if saved is not None else set()
     plan = make_plan(
@@ -170,3 +198,149 @@ def sized(plan: TopicsPlan, target: Target) -> TopicsPlan:
     """The plan with how much data its deletions concern, as it is now."""
     deletes = {change.topic: change for change in target.sized(plan.of(ChangeKind.DELETE))}
     return replace(plan, changes=tuple(deletes.get(each.topic, each) for each in plan.changes))
+
+
+class EventsFileError(AssignerError):
+    """A file of events holds something else, or has nothing of a cluster."""
+
+
+def matcher(globs: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a topic is meant: all are where no glob is given."""
+    return lambda topic: not globs or any(fnmatchcase(topic, glob) for glob in globs)
+
+
+def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
+    """What the job has published, as far as it is committed now."""
+    latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
+    released: set[str] = set()  # topics, now or before
+    for name, topic, message in cluster_messages(connection, cluster_id):
+        if is_meant(topic):
+            latest[name][topic] = message
+            if name == REPLICA_MAP and _is_release(message):
+                released.add(topic)
+    topics = {
+        topic: _wanted(
+            checked_record(message, ReplicaMap, output_key),
+            is_released=_is_release(message),
+            was_released=topic in released,
+        )
+        for topic, message in latest[REPLICA_MAP].items()
+    }
+    entries = (
+        checked_record(each, Waiting, output_key) for each in latest[ASSIGNER_STATE].values()
+    )
+    return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(entries))
+
+
+def maps_of_state(state: ClusterState) -> Maps:
+    """The maps of a cluster's state, which the job may not have published."""
+    topics = {
+        name: _wanted(map_of(state.cluster_id, name, topic), is_released=False, was_released=False)
+        for name, topic in state.topics.items()
+    }
+    waiting = _waiting(state.waiting.values())
+    return Maps(cluster_id=state.cluster_id, topics=topics, waiting=waiting, is_live=False)
+
+
+def maps_of_events(file: Path, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
+    """What the core decides of the events of a file, as `simulate` does."""
+    topics: dict[str, Wanted] = {}
+
+    def take(event: Event, answers: Iterable[Answer]) -> None:
+        is_release = isinstance(event, TopicRelease)
+        for answer in answers:
+            if isinstance(answer, ReplicaMap) and is_meant(answer.topic):
+                before = topics.get(answer.topic, Wanted(replicas=None))
+                topics[answer.topic] = _wanted(
+                    answer, is_released=is_release, was_released=is_release or before.was_released
+                )
+
+    entries = state_of_events(file, cluster_id, take).waiting.values()
+    waiting = _waiting(each for each in entries if is_meant(each.topic))
+    return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting, is_live=False)
+
+
+def state_of_events(
+    file: Path,
+    cluster_id: str,
+    take: Callable[[Event, Sequence[Answer]], None] = lambda event, answers: None,
+) -> ClusterState:
+    """The cluster after the events of a file; `take` is called with each of its events."""
+    assigner = Assigner()
+    with reading(file) as source:
+        for number, line in enumerate(lines_of(source), start=1):
+            try:
+                event = event_of_line(line)
+            except DecodeError as fault:
+                raise EventsFileError(
+                    f"line {number} of {file} is no event: {printable(fault.message)}; "
+                    "`spu-assigner simulate --check` names all faults"
+                ) from fault
+            answers = () if event is None else assigner.apply(event)
+            if event is not None and event.cluster_id == cluster_id:
+                take(event, answers)
+    if cluster_id not in assigner.clusters:
+        known = printable(listed(sorted(assigner.clusters)))
+        raise EventsFileError(f"{file} has no cluster {cluster_id!r}; it has {known}")
+    return assigner.clusters[cluster_id]
+
+
+def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) -> Wanted:
+    """A topic by its latest map; None: it is deleted."""
+    if found is None or found.replicas is None:
+        return Wanted(replicas=None, is_released=is_released, was_released=was_released)
+    rows = tuple(map(tuple, found.replicas.tolist()))
+    lengths = found.wanted_lengths or (found.replication_factor,) * len(rows)
+    pairs = enumerate(zip(rows, lengths, strict=True))
+    return Wanted(
+        replicas=rows,
+        short=frozenset(number for number, (row, length) in pairs if len(row) < length),
+        is_adopted=found.reason is not None and found.reason.mode is Mode.ADOPTED,
+        was_released=was_released,
+    )
+
+
+def _waiting(entries: Iterable[Waiting | None]) -> dict[str, str]:
+    """Creates without a map, and for what they wait."""
+    return {
+        entry.topic: f"its create of {entry.partitions} partitions waits for room for "
+        f"{entry.replication_factor} replicas of each"
+        for entry in entries
+        if entry is not None and entry.kind is Wait.CREATE
+    }
+
+
+def _is_release(message: Message) -> bool:
+    return message.value() is None and tombstone_is_release(message.headers())
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    try:
+        with click.open_file(str(path), "w", encoding="utf-8", atomic=True) as file:
+            file.write(text)
+    except (OSError, ValueError) as reason:
+        cause = getattr(reason, "strerror", None) or str(reason)
+        raise PlanFileError(
+            f"{str(path)!r} cannot be written: {cause}; name another file"
+        ) from None
+
+
+def read_plan(path: Path) -> TopicsPlan:
+    """A plan that `plan --out` wrote.
+
+    Whether it makes sense is not looked at: `rest_of` holds it against one that is made now.
+    """
+    try:
+        data = read_plain_file(path, size_max=SIZE_MAX)
+    except FileRefusedError as reason:
+        raise PlanFileError(
+            f"the plan {reason}; expected what `spu-assigner plan --out` writes: check its path"
+        ) from reason
+    try:
+        return msgspec.json.decode(data, type=TopicsPlan)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as reason:
+        raise PlanFileError(
+            f"{str(path)!r} is no plan of this release ({printable(str(reason))[:120]}); expected "
+            "what `spu-assigner plan --out` writes"
+        ) from reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from spu_assigner.stream.kafka.config.command_options import (
@@ -13,13 +12,9 @@ from spu_assigner.stream.kafka.config.command_options import (
     cluster_option,
     errors_end_with,
     json_option,
-    reading,
     table_width,
 )
-
-if TYPE_CHECKING:
-    from spu_assigner.core.state.cluster_state import ClusterState
-    from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.connection import Connection
 
 
 @click.command("whatif", cls=errors_end_with(2))
@@ -55,42 +50,21 @@ def whatif(
     Exit status: 0 no partition is lost and no room is lacking, in any case; 1 otherwise; 2 wrong
     usage, or the cluster cannot be read.
     """
-    from spu_assigner.stream.clusters.whatif.report import is_survived, whatif_report
+    from spu_assigner.stream.clusters.whatif.report import is_survived, report_lines, whatif_report
 
     if events is None:
-        state, place = _of_kafka(cluster_id, connection)
+        from spu_assigner.stream.job.shard.published import read_cluster_state
+
+        state = read_cluster_state(connection, cluster_id)
+        prefix = f" with prefix {connection.prefix}" if connection.prefix else ""
+        source = f"the topics of {connection.bootstrap_servers}{prefix}"
     else:
-        state, place = _of_events(cluster_id, events), str(events)
-    report = whatif_report(state, fail, source=place)
+        from spu_assigner.stream.clusters.plan.sources import state_of_events
+
+        state, source = state_of_events(events, cluster_id), str(events)
+    report = whatif_report(state, fail, source=source)
     if is_json:
         click.echo(json.dumps(report, ensure_ascii=False))
-    else:
-        from rich.console import Console
-        from spu_assigner.stream.clusters.whatif.rendering import pieces
-
-        console = Console(highlight=False, width=table_width())
-        for piece in pieces(report):
-            console.print(piece)
+    for line in () if is_json else report_lines(report, width=table_width()):
+        click.echo(line)
     return 0 if is_survived(report) else 1
-
-
-def _of_events(cluster_id: str, file: Path) -> ClusterState:
-    """What the events of a file lead to, as `simulate` answers them."""
-    # Heavy: `--help` needs none of it.
-    from spu_assigner.core.assigner import Assigner
-    from spu_assigner.stream.clusters.plan.wanted_maps import cluster_of, events_of
-
-    assigner = Assigner()
-    with reading(file) as source:
-        for event in events_of(source, file):
-            assigner.apply(event)
-    return cluster_of(assigner, cluster_id, file)
-
-
-def _of_kafka(cluster_id: str, connection: Connection) -> tuple[ClusterState, str]:
-    """What a job has published, as far as it is committed now; and where that is."""
-    from spu_assigner.stream.job.shard.published import read_cluster_state
-
-    prefix = f" with prefix {connection.prefix}" if connection.prefix else ""
-    place = f"the topics of {connection.bootstrap_servers}{prefix}"
-    return read_cluster_state(connection, cluster_id), place

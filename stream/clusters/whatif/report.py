@@ -1,4 +1,4 @@
-"""What `whatif` reports: the object of its JSON, from which the tables are drawn, too.
+"""What `whatif` reports: the object of its JSON, and the lines and the table drawn from it.
 
 The fields are a promise: names and meanings stay, later releases only add some. `--fail` names
 SPUs or racks, or asks for all cases of a kind:
@@ -9,9 +9,11 @@ SPUs or racks, or asks for all cases of a kind:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import asdict
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.resources import dominant_share
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -23,11 +25,14 @@ from spu_assigner.core.whatif.failure import (
     sweep_racks,
     sweep_spus,
 )
-from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.clusters.plan.rendering import arrow_text, table_lines
+from spu_assigner.stream.common.printable import counted, listed, printable
 
 FORMAT: Final = 1  # rises when a field changes its meaning
 EXPECTED: Final = "rack=NAME[,…], spu=ID[,…], any-1-rack or any-1-spu"
 SWEEPS: Final = {"any-1-rack": sweep_racks, "any-1-spu": sweep_spus}
+
+_Object = Mapping[str, Any]  # of the report
 
 
 class FailureUnknownError(AssignerError):
@@ -37,8 +42,7 @@ class FailureUnknownError(AssignerError):
 def whatif_report(state: ClusterState, fail: str, *, source: str) -> dict[str, Any]:
     """What a failure costs."""
     analysis = FailureAnalysis(state)
-    sweep = _sweep(fail, analysis) if fail in SWEEPS else None
-    outcome = analysis.outcome(_failing(fail, analysis) if sweep is None else sweep.failed)
+    sweep, failed = _failing(fail, analysis)
     online = int(analysis.online.sum())
     return {
         "format": FORMAT,
@@ -55,14 +59,12 @@ def whatif_report(state: ClusterState, fail: str, *, source: str) -> dict[str, A
             "capacity": int(analysis.capacities[analysis.online].sum()),
             "leaders": _leaders(analysis.leaders.tolist(), online),
         },
-        "sweep": None
-        if sweep is None
-        else {name: getattr(sweep, name) for name in FailureSweep.__struct_fields__},
-        "failure": _failure(analysis, outcome),
+        "sweep": None if sweep is None else asdict(sweep),
+        "failure": _failure(analysis, analysis.outcome(failed)),
     }
 
 
-def is_survived(report: dict[str, Any]) -> bool:
+def is_survived(report: _Object) -> bool:
     """Whether no case loses a partition, and in each there is room for what is re-created."""
     sweep, failure = report["sweep"], report["failure"]
     bad = [sweep[name] for name in ("losing", "over_capacity", "over_resources")] if sweep else []
@@ -71,48 +73,39 @@ def is_survived(report: dict[str, Any]) -> bool:
     return not any(bad)
 
 
-def _sweep(fail: str, analysis: FailureAnalysis) -> FailureSweep:
-    """All cases of a kind; an answer of no case would look like a good one."""
-    found = SWEEPS[fail](analysis)
-    if found.cases:
-        return found
-    missing, known = "online SPU", f"it has {len(analysis.ids)} that are offline"
-    if fail == "any-1-rack":
-        missing, known = "rack with an online SPU", _racks_known(analysis)
-    raise FailureUnknownError(
-        f"{fail} finds no {missing} in cluster {analysis.cluster_id!r}; {known}"
-    )
+def _failing(fail: str, analysis: FailureAnalysis) -> tuple[FailureSweep | None, list[int]]:
+    """All cases of a kind, if they are asked for, and the SPUs that fail in the worst.
 
-
-def _failing(fail: str, analysis: FailureAnalysis) -> list[int]:
-    """The SPUs that a failure names, ascending; those that are offline already too."""
+    Else the SPUs that are named, those that are offline already too.
+    """
+    spu_ids, racks = analysis.ids.tolist(), sorted({*analysis.racks} - {None}, key=str)
+    of_racks = "no racks: name SPUs with spu=ID,…"
+    if racks:
+        of_racks = f"racks {listed([repr(rack) for rack in racks])}"
     kind, _, names = fail.partition("=")
-    known: list[int] = analysis.ids.tolist()
-    if kind == "spu" and re.fullmatch(r"[0-9]{1,12}(,[0-9]{1,12})*", names):
+    if fail in SWEEPS:
+        sweep = SWEEPS[fail](analysis)
+        if sweep.cases:  # An answer of no case would look like a good one.
+            return sweep, sweep.failed
+        is_spu = fail == "any-1-spu"
+        missing = f"{fail} finds no {'online SPU' if is_spu else 'rack with an online SPU'}"
+        known = f"{len(spu_ids)} that are offline" if is_spu else of_racks
+    elif kind == "spu" and re.fullmatch(r"[0-9]{1,12}(,[0-9]{1,12})*", names):
         ids = sorted(set(map(int, names.split(","))))
-        if unknown := sorted({*ids} - {*known}):
-            raise FailureUnknownError(
-                f"no SPU {listed(unknown)} in cluster {analysis.cluster_id!r}; it has SPUs "
-                f"{listed(known)}"
-            )
-        return ids
-    if kind != "rack" or not names:
+        unknown = [each for each in ids if each not in spu_ids]
+        if not unknown:
+            return None, ids
+        missing, known = f"no SPU {listed(unknown)}", f"SPUs {listed(spu_ids)}"
+    elif kind == "rack" and names:
+        wanted = [names] if names in racks else names.split(",")
+        absent = [repr(each) for each in wanted if each not in racks]
+        if not absent:
+            pairs = zip(spu_ids, analysis.racks, strict=True)
+            return None, [spu_id for spu_id, rack in pairs if rack in wanted]
+        missing, known = f"no rack {listed(absent)}", of_racks
+    else:
         raise FailureUnknownError(f"{fail!r:.80} is no failure; expected {EXPECTED}")
-    wanted = [names] if names in analysis.racks else names.split(",")
-    if missing := [repr(each) for each in wanted if each not in analysis.racks]:
-        raise FailureUnknownError(
-            f"no rack {listed(missing)} in cluster {analysis.cluster_id!r}; "
-            f"{_racks_known(analysis)}"
-        )
-    return [spu for spu, rack in zip(known, analysis.racks, strict=True) if rack in wanted]
-
-
-def _racks_known(analysis: FailureAnalysis) -> str:
-    """The racks of the cluster, or what to name where there are none."""
-    names = sorted({repr(rack) for rack in analysis.racks if rack is not None})
-    if names:
-        return f"it has racks {listed(names)}"
-    return "none of its SPUs has a rack: name SPUs with spu=ID,…"
+    raise FailureUnknownError(f"{missing} in cluster {analysis.cluster_id!r}; it has {known}")
 
 
 def _leaders(leaders: list[int], online: int) -> dict[str, Any]:
@@ -174,12 +167,15 @@ def _spu(analysis: FailureAnalysis, outcome: FailureOutcome, number: int) -> dic
         for row, name in enumerate(analysis.resources)
         if is_online
     }
-
-    def dominant(when: str) -> tuple[float, str | None]:
-        used = ((name, each[when], each["capacity"]) for name, each in amounts.items())
-        return dominant_share([(None, held, capacity), *used])
-
-    share, resource = dominant("after")
+    (share_before, _), (share, resource) = (
+        dominant_share(
+            [
+                (None, held, capacity),
+                *((name, each[when], each["capacity"]) for name, each in amounts.items()),
+            ]
+        )
+        for when in ("before", "after")
+    )
     return {
         "spu_id": int(analysis.ids[number]),
         "rack": analysis.racks[number],
@@ -190,7 +186,115 @@ def _spu(analysis: FailureAnalysis, outcome: FailureOutcome, number: int) -> dic
         "replicas": held,
         "share": round(held / capacity, 4) if capacity else None,
         "resources": amounts,
-        "dominant_before": round(dominant("before")[0], 4),
+        "dominant_before": round(share_before, 4),
         "dominant": None if is_failed else round(share, 4),
         "dominant_resource": None if is_failed else resource,
     }
+
+
+def report_lines(report: _Object, *, width: int | None) -> Iterator[str]:
+    """The whole answer for people, its table of this width."""
+    before, sweep, failure = report["before"], report["sweep"], report["failure"]
+    has_resources = bool(failure["resources"])
+    yield from _named_lines(
+        ("cluster", f"{report['cluster_id']}, from {report['source']}"),
+        ("SPUs", f"{before['online']:,} of {before['spus']:,} online"),
+        (
+            "partitions",
+            f"{before['partitions']:,} with {before['replicas']:,} replicas; {before['lost']:,} "
+            f"without an online replica already, {before['under_replicated']:,} under-replicated "
+            "already",
+        ),
+    )
+    if sweep is not None:
+        over = f", {sweep['over_resources']:,} put SPUs over capacity" if has_resources else ""
+        yield (
+            f"cases       {sweep['cases']:,} ({report['fail']}): {sweep['losing']:,} lose "
+            f"partitions, {sweep['over_capacity']:,} leave replicas without a slot{over}"
+        )
+        yield from ("", "The worst case")
+    yield ""
+    yield from _failure_lines(failure, before["leaders"])
+    yield ""
+    headings = ["SPU", "rack", "state", "leaders", "slots", "replicas", "used"]
+    headings += ["dominant share", "exceeds"] if has_resources else []
+    rows = [_cells(spu)[: len(headings)] for spu in failure["spus"]]
+    yield from table_lines(headings, rows, words=("rack", "state", "exceeds"), width=width)
+
+
+def _cells(spu: _Object) -> list[str]:
+    """A row of the table; the last two are of resources."""
+    share, dominant = spu["share"], f"{spu['dominant_before']:.1%}"
+    if spu["dominant"] is not None:  # Before and after the failover, and of what it is then.
+        dominant = arrow_text(spu["dominant_before"], spu["dominant"], "{:.1%}".format)
+        dominant += f" {spu['dominant_resource'] or 'slots'}"
+    return [
+        str(spu["spu_id"]),
+        printable(spu["rack"] or ""),
+        spu["state"],
+        arrow_text(spu["leaders_before"], spu["leaders"], "{:,}".format),
+        f"{spu['capacity']:,}",
+        f"{spu['replicas']:,}",
+        "" if share is None else f"{share:.1%}",
+        dominant,
+        ", ".join(
+            name
+            for name, each in spu["resources"].items()
+            if each["after"] > max(each["capacity"], each["before"])
+        ),
+    ]
+
+
+def _failure_lines(failure: _Object, before: _Object) -> Iterator[str]:
+    after, recreate, resources = failure["leaders"], failure["recreate"], failure["resources"]
+    fails, racks = _spus(failure["failed"]), failure["racks"]
+    if racks:
+        fails += f" (all of {'rack' if len(racks) == 1 else 'racks'} {listed(racks)})"
+    lost = [f"{each['topic']}/{each['partition']}" for each in failure["lost_partitions"]]
+    replicas, slots = recreate["replicas"], recreate["free_slots"]
+    recreated = f"{counted(replicas, 'replica')}; the other SPUs have {counted(slots, 'free slot')}"
+    if recreate["without_slot"]:
+        recreated += f"; no slot for at least {recreate['without_slot']:,}"
+    to_add = "none would do: an added SPU would have no slot, as most SPUs"
+    if (count := recreate["spus_to_add"]) is not None:
+        with_slots = f"with {counted(recreate['added_capacity'], 'slot')} each"
+        to_add = f"at least {count:,} {with_slots}" if count else "none"
+    over = [f"{_spus(each['over'])} of {each['resource']}" for each in resources if each["over"]]
+    over_capacity = [("over capacity", "; ".join(over) or "no SPU")] if resources else []
+    yield from _named_lines(
+        ("fails", fails),
+        ("lose leader", counted(failure["leaders_lost"], "partition")),
+        ("under-replicated", counted(failure["under_replicated"], "partition")),
+        ("lost", f"{counted(len(lost), 'partition')}: {listed(lost)}" if lost else "none"),
+        (
+            "leaders of an SPU",
+            f"before: most {before['most']:,}, mean {before['mean']:,.2f}; "
+            f"after: most {after['most']:,}, mean {after['mean']:,.2f}",
+        ),
+        ("to re-create", recreated),
+        ("SPUs to add", to_add),
+        *over_capacity,
+        *((each["resource"], _needed(each)) for each in resources),
+    )
+
+
+def _needed(each: _Object) -> str:
+    """What is needed of a resource, and what is there."""
+    text = f"{each['needed']:,} needed; the other SPUs have {each['free']:,} left"
+    if each["spus_to_add"] is None:
+        return f"{text}; most SPUs have none of it, so that adding such would not do"
+    if each["spus_to_add"]:
+        spus = counted(each["spus_to_add"], "SPU")
+        return f"{text}; at least {spus} with {each['added_capacity']:,} each to add"
+    return text
+
+
+def _spus(spu_ids: Sequence[int]) -> str:
+    if not spu_ids:
+        return "no SPU that is online"
+    return f"SPU{'' if len(spu_ids) == 1 else 's'} {listed(spu_ids)}"
+
+
+def _named_lines(*lines: tuple[str, str]) -> Iterator[str]:
+    width = max(len(name) for name, _ in lines) + 2
+    yield from (f"{name:<{width}}{printable(text)}" for name, text in lines)

@@ -132,6 +132,28 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
     return click.option("--cluster", "cluster_id", required=True, callback=checked, help=what)
 
 
+def globs_option(option: str, name: str, what: str) -> Callable[[Command], Command]:
+    """Topics by globs, as often as it is given; the command is given them as `name`."""
+    return click.option(option, name, metavar="GLOB", multiple=True, help=what)
+
+
+def seconds_option(
+    option: str,
+    name: str,
+    what: str,
+    *,
+    default: float,
+    least: float = 0.0,
+    most: float = 86_400.0,
+    is_positive: bool = False,  # least itself is wrong usage
+) -> Callable[[Command], Command]:
+    """A time in seconds; the command is given it as `name`."""
+    span = click.FloatRange(least, most, min_open=is_positive)
+    return click.option(
+        option, name, metavar="SECONDS", type=span, default=default, show_default=True, help=what
+    )
+
+
 def settings_options(*names: str) -> Callable[[Command], Command]:
     """An option for each of these settings, and `--config`.
 

@@ -33,10 +33,10 @@ from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.audit.rebuild import recover
 from spu_assigner.stream.audit.verify.history import History, read_history
 from spu_assigner.stream.client.pending_answers import exchange
-from spu_assigner.stream.clusters.follow.kafka import AnnouncedReader
 from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluster
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
+from spu_assigner.stream.clusters.follow.session import AnnouncedReader
 from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES
@@ -44,9 +44,8 @@ from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.apply import apply_plan
 from spu_assigner.stream.clusters.plan.decision import make_plan
 from spu_assigner.stream.clusters.plan.model import ChangeKind, Maps, Wanted
-from spu_assigner.stream.clusters.plan.sources import sized
+from spu_assigner.stream.clusters.plan.sources import matcher, read_maps, sized
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.clusters.plan.wanted_maps import matcher, read_maps
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.session import Jars, build_session
 from spu_assigner.stream.job.shard.bundle import KINDS, Bundler

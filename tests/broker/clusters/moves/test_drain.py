@@ -11,6 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import LeaveMode
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.clusters.drain import command
 from spu_assigner.stream.clusters.drain.staying import NO_MAP
 from spu_assigner.stream.clusters.follow.report import OFF_BROKER
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -65,7 +66,7 @@ def held(mover: Mover) -> dict[str, int]:
 
 @pytest.mark.long("a cluster of its own, and a broker that is emptied")
 def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
-    operator: Operator, tmp_path: Path
+    operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a person has to do in eight steps; a topic of others is touched only where it is named.
 
@@ -94,6 +95,21 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
             f"spu-assigner: 1 topic on broker 3 has no map ({foreign}); adopt what is to have one "
         )
         assert refused.stderr.endswith("; the SPU was not decommissioned\n")
+        shown = operator("drain", LEAVES, "--cluster", "c1", "--dry-run", "--throttle", "1MB/s")
+        assert (shown.exit_code, shown.stderr) == (1, ""), shown.output
+        moves, time, *table, stays = shown.stdout.splitlines()
+        assert moves.startswith(f"moves    {sum(on_it.values()) - 1} partitions of ")
+        assert time.startswith("time     ")
+        assert stays == f"stays    {foreign}: 1 replica stays on the broker: {NO_MAP}"
+        (leaves,) = [line.split() for line in table if line.split()[:1] == [str(LEAVES)]]
+        assert leaves[1:4] == [str(sum(on_it.values())), "→", "1"]
+        monkeypatch.setattr(command, "_asks", lambda yes: not yes)  # as on a terminal
+        unconfirmed = operator("drain", LEAVES, "--cluster", "c1", "--foreign", foreign)
+        assert unconfirmed.exit_code == 130
+        assert "Go on? [y/N]:" in unconfirmed.stdout
+        assert "leaves" not in unconfirmed.stdout
+        monkeypatch.undo()
+        assert held(mover) == on_it
         early = operator("drain", LEAVES, "--cluster", "c1", "--wait", "0", "--force")
         assert early.exit_code == 1
         assert early.stdout == "leaves   SPU 3 of cluster c1 is decommissioned\n"

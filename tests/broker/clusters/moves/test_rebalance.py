@@ -40,6 +40,15 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
             names = ("--topics", operator.name("orders"))
             assert operator("adopt", "--cluster", "c1", *names).exit_code == 0
 
+            shown = operator(*asked, "--dry-run")
+            assert (shown.exit_code, shown.stderr) == (0, ""), shown.output
+            moves, time, *table = shown.stdout.splitlines()
+            assert moves.startswith("moves    3 partitions of 1 topic: 3 replicas to copy, ")
+            assert time.startswith("time     "), time
+            (new,) = [line.split() for line in table if line.split()[:1] == ["3"]]
+            assert int(new[3]) == int(new[1]) + 3, shown.stdout
+            assert on_three(operator) == 0
+
             tight = operator(*asked, "--max-bytes", "1kB")
             assert (tight.exit_code, tight.stderr) == (
                 1,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from spu_assigner.stream.audit import cluster_report
-from spu_assigner.stream.clusters.plan import wanted_maps
+from spu_assigner.stream.clusters.plan import sources
 from spu_assigner.stream.job.shard import published
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClusterUnknownError
@@ -31,7 +31,7 @@ def reader_of_keys(*_: object, **__: object) -> Iterator[SimpleNamespace]:
 @pytest.mark.parametrize(
     "read",
     [
-        lambda: wanted_maps.read_maps(CONNECTION, "prdo", lambda _: True),
+        lambda: sources.read_maps(CONNECTION, "prdo", lambda _: True),
         lambda: published.read_cluster_state(CONNECTION, "prdo"),
         lambda: cluster_report.read_topic(CONNECTION, "prdo", "orders"),
     ],

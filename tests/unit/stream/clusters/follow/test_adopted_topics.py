@@ -180,7 +180,7 @@ def test_a_repair_is_not_taken_back_when_the_topic_has_grown_since(world: Instal
         topic_id="id-of-a",
     )
     plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3, 4), changes=(change,))
-    world.applied = recorded(*adopted(plan, world.applied, now_ms=2))
+    world.applied = recorded(*adopted(plan, world.applied))
     for moved in range(3):
         lists = [*mapped[:moved], *change.before[moved:], *mapped[3:]]
         world.kafka("a", [list(row) for row in lists])

@@ -12,7 +12,7 @@ from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.stream.client.announced import LABEL, AnnouncedOfCluster, EventPosition
-from spu_assigner.stream.clusters.follow.kafka import FollowError, require_cluster
+from spu_assigner.stream.clusters.follow.session import FollowError, require_cluster
 from spu_assigner.stream.job.shard.clusters import output_key
 
 JOIN = SpuJoined(event_id="j", cluster_id="prdo", spu_id=1, labels={LABEL: "k1"})

@@ -38,7 +38,7 @@ ROWS = ((1, 2), (2, 3))
 def record(origin: Origin, **fields: Any) -> AppliedTopic:
     """Of the topic that `KAFKA` has."""
     given = {"topic_id": None} if origin is Origin.INTENT else {}
-    of_rows = replace(plans.record("t", origin), recorded_at=NOW, lists=rows_digest(ROWS))
+    of_rows = replace(plans.record("t", origin), recorded_at=0, lists=rows_digest(ROWS))
     return replace(of_rows, **{**given, **fields})
 
 
@@ -83,7 +83,7 @@ def test_a_creation_that_broke_off_is_ours_only_if_no_data_can_be_concerned(
     for records in ({}, earlier):  # A record of an earlier topic says nothing.
         applied = AppliedRecords(records=records, intents=intents)
         now, settled = resolved(applied, cluster, lambda _: untouched, now_ms=NOW)
-        assert settled == (() if origin is None else (record(origin),))
+        assert settled == (() if origin is None else (record(origin, recorded_at=NOW - age_ms),))
         assert now.origin("t", "id-of-t") is origin
     for known in (Origin.CREATED, Origin.FOUND, Origin.RELEASED):
         applied = replace(recorded(record(known)), intents=intents)
@@ -124,36 +124,36 @@ def test_what_apply_records_of_a_topic_that_it_finds(
     asked: Wanted, cluster: KafkaCluster, before: list[AppliedTopic], noted: Origin | None
 ) -> None:
     """Before it changes anything."""
-    found = notes(maps({"t": asked}), cluster, recorded(*before), now_ms=NOW)
+    found = notes(maps({"t": asked}), cluster, recorded(*before))
     assert found == Notes(records=() if noted is None else (record(noted),))
 
 
 def test_a_topic_that_is_neither_mapped_nor_in_kafka_is_forgotten() -> None:
     """Else its name, asked for again, would seem to have lost its data."""
     for asked in (DELETED, RELEASED):
-        found = notes(maps({"t": asked}), NOTHING, recorded(record(Origin.CREATED)), now_ms=NOW)
+        found = notes(maps({"t": asked}), NOTHING, recorded(record(Origin.CREATED)))
         assert found == Notes(forgotten=("t",))
-    assert Notes() == notes(maps({"t": DELETED}), NOTHING, AppliedRecords(), now_ms=NOW)
+    assert Notes() == notes(maps({"t": DELETED}), NOTHING, AppliedRecords())
     of_kafka = kafka({"__offsets": [*ROWS]})
-    assert Notes() == notes(maps({"__offsets": MAPPED}), of_kafka, AppliedRecords(), now_ms=NOW)
+    assert Notes() == notes(maps({"__offsets": MAPPED}), of_kafka, AppliedRecords())
 
 
 def test_a_topic_that_the_user_may_not_see_any_more_is_not_forgotten() -> None:
     """It may be there, and then it is still one that apply made."""
     hidden = replace(NOTHING, hidden=frozenset({"t"}))
     made = recorded(record(Origin.CREATED))
-    assert notes(maps({"t": DELETED}), hidden, made, now_ms=NOW) == Notes()
+    assert notes(maps({"t": DELETED}), hidden, made) == Notes()
     plan = make_plan(maps({"t": DELETED}), hidden, applied=made, delete=True)
     assert plan.staying == (TopicReason(topic="t", reason=HIDDEN),)
 
 
 def test_a_plan_records_what_it_sees_and_only_that() -> None:
     """It takes nothing over, and overwrites nothing."""
-    found = notes(maps({"t": MAPPED}), KAFKA, AppliedRecords(), now_ms=NOW)
+    found = notes(maps({"t": MAPPED}), KAFKA, AppliedRecords())
     assert seen(found, AppliedRecords()) == (record(Origin.SEEN),)
     for applied in (recorded(OTHER), AppliedRecords(intents={"t": record(Origin.INTENT)})):
         assert not seen(found, applied)
-    released = notes(maps({"t": RELEASED}), KAFKA, recorded(record(Origin.CREATED)), now_ms=NOW)
+    released = notes(maps({"t": RELEASED}), KAFKA, recorded(record(Origin.CREATED)))
     assert not seen(released, recorded(record(Origin.CREATED)))
 
 
@@ -164,12 +164,12 @@ def test_a_topic_that_is_changed_is_known_from_then_on_with_what_is_yet_to_move(
     )
     plan = TopicsPlan(cluster_id="c1", kafka_id="k", brokers=(1, 2, 3), changes=(change,))
     made = recorded(record(Origin.CREATED))
-    assert adopted(plan, AppliedRecords(), now_ms=NOW) == (record(Origin.FOUND),)
-    assert adopted(plan, made, now_ms=NOW) == ()
+    assert adopted(plan, AppliedRecords()) == (record(Origin.FOUND),)
+    assert adopted(plan, made) == ()
     moved = replace(change, after=((9, 8), *change.after[1:]))
     plan = replace(plan, changes=(moved,))
-    [found] = adopted(plan, made, now_ms=NOW)
+    [found] = adopted(plan, made)
     assert replace(found, lists=made.records["t"].lists) == made.records["t"]
     unmoved = [(0, ROWS[0]), (1, ROWS[1]), (0, (9, 8))]
     assert [is_unmoved(found, number, row) for number, row in unmoved] == [True, False, False]
-    assert adopted(plan, recorded(found), now_ms=NOW) == ()
+    assert adopted(plan, recorded(found)) == ()

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.clusters.plan.decision import make_plan
-from spu_assigner.stream.clusters.plan.load import plan_load
+from spu_assigner.stream.clusters.plan.decision import make_plan, plan_load
 from spu_assigner.stream.clusters.plan.model import BrokerLoad, KafkaCluster, PlanLoad, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import plan_lines
 from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, UnseenReplicas

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,14 +14,15 @@ from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.clusters.plan.decision import make_plan
 from spu_assigner.stream.clusters.plan.model import Maps, TopicsPlan, Wanted
-from spu_assigner.stream.clusters.plan.plan_file import (
+from spu_assigner.stream.clusters.plan.rendering import json_text, reassignment_text
+from spu_assigner.stream.clusters.plan.sources import (
+    EventsFileError,
     PlanFileError,
-    json_text,
+    maps_of_events,
+    matcher,
     read_plan,
-    reassignment_text,
     write_whole,
 )
-from spu_assigner.stream.clusters.plan.wanted_maps import EventsFileError, maps_of_events, matcher
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from support.events.plans import kafka, maps, record, recorded, wanted
 
@@ -46,10 +46,17 @@ EVENTS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are named without a folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def read(lines: Sequence[dict[str, Any] | str], cluster_id: str = "c1", *globs: str) -> Maps:
     text = "".join(f"{each if isinstance(each, str) else json.dumps(each)}\n" for each in lines)
     file = Path("events.jsonl")
-    return maps_of_events(io.BytesIO(text.encode()), file, cluster_id, matcher(globs))
+    file.write_text(text, encoding="utf-8")
+    return maps_of_events(file, cluster_id, matcher(globs))
 
 
 def event(kind: str, name: str, **more: Any) -> dict[str, Any]:

@@ -175,7 +175,7 @@ GONE = [Events().join(0, rack="a"), Events(first=9).leave(0)]
         (
             lines_of(Events().joins(0, 1)),
             "any-1-rack",
-            "none of its SPUs has a rack: name SPUs with spu=",
+            "it has no racks: name SPUs with spu=",
         ),
     ],
 )

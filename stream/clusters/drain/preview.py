@@ -1,0 +1,113 @@
+"""What a drain or a rebalance would do, before anything is done.
+
+The event is applied to a copy of the job's state by the core, as the job would apply it; the maps
+that follow are planned like those that the job has published. So the preview is exact as long as
+nothing else changes the cluster, and as far as one event goes: a decommission of a very large SPU
+goes on with later events.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import click
+from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.records import Status, TopicStatus
+from spu_assigner.core.decision.machine import step
+from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.clusters.drain.job_wait import job_state
+from spu_assigner.stream.clusters.moves.reassigning import Replicas
+from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
+from spu_assigner.stream.clusters.plan.rendering import copy_text, load_lines
+from spu_assigner.stream.clusters.plan.sources import PlanRequest, PlanSources, with_load
+from spu_assigner.stream.clusters.plan.target_cluster import Target
+from spu_assigner.stream.common.printable import counted
+from spu_assigner.stream.common.quantities import duration_text
+from spu_assigner.stream.kafka.config.command_options import table_width
+
+
+class PreviewError(AssignerError):
+    """What would be done cannot be computed now."""
+
+
+def state_after(request: PlanRequest, event: Event) -> ClusterState:
+    """The job's state of the cluster as it would be after an event.
+
+    Raises:
+        PreviewError: the job writes without a pause, or would reject the event.
+    """
+    state = job_state(request)
+    if state is None:
+        raise PreviewError(
+            "the job is writing the state of this cluster; run this again when it has caught up"
+        )
+    for record in step(state, event, default_policy=Policy.BALANCED):
+        match record:
+            case TopicStatus(status=Status.REJECTED) if record.cause == event.event_id:
+                raise PreviewError(f"the job would reject this: {record.message} ({record.code})")
+    return state
+
+
+def preview_lines(
+    moves: Sequence[MovedPartition],
+    plan: TopicsPlan,
+    found: PlanSources,
+    target: Target,
+    *,
+    request: PlanRequest,
+    racks: Mapping[int, str | None],
+    rate: int | None,
+) -> Iterator[str]:
+    """What these moves cost: a sum, each broker before and after, lists on fewer racks.
+
+    Args:
+        racks: of the brokers that are alive.
+        rate: bytes a second that a broker may copy.
+    """
+    lists: dict[str, dict[int, Replicas]] = {}
+    for move in moves:
+        lists.setdefault(move.topic, {})[move.partition] = move.after
+    changes = [
+        TopicChange(
+            topic=topic,
+            kind=ChangeKind.CHANGE,
+            before=before,
+            after=tuple(new.get(number, row) for number, row in enumerate(before)),
+        )
+        for topic, new in lists.items()
+        if (before := found.cluster.rows(topic) or ())
+    ]
+    plan = with_load(replace(plan, changes=tuple(changes)), found, request, target)
+    load = plan.load
+    text = f"{counted(len(moves), 'partition')} of {counted(len(changes), 'topic')}"
+    yield f"moves    {text}: {copy_text(load)}"
+    if rate is not None and (most := max((each.bytes_in for each in load.brokers), default=0)):
+        yield f"time     {duration_text(most / rate)} at least, at this throttle"
+    yield from load_lines(load.brokers, width=table_width())
+    for change in changes:
+        worse = sum(
+            _is_worse(*pair, racks) for pair in zip(change.before, change.after, strict=True)
+        )
+        if worse:
+            yield f"racks    {change.topic}: {counted(worse, 'list')} on fewer racks"
+
+
+def _is_worse(before: Replicas, after: Replicas, racks: Mapping[int, str | None]) -> bool:
+    """Whether more replicas of a list are on one rack than before, among brokers with a rack."""
+
+    def fullest(row: Iterable[int]) -> int:
+        counts = Counter(rack for each in row if (rack := racks.get(each)) is not None)
+        return max(counts.values(), default=0)
+
+    return fullest(after) > fullest(before)
+
+
+def confirm(lines: Iterable[str]) -> None:
+    """Show a preview and ask; `click.Abort` if the answer is no."""
+    for line in lines:
+        click.echo(line)
+    click.confirm("Go on?", abort=True)
