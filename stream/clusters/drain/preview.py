@@ -62,7 +62,7 @@ def preview_lines(
     racks: Mapping[int, str | None],
     rate: int | None,
 ) -> Iterator[str]:
-    """What these moves cost: a sum, each broker before and after, lists on fewer racks.
+    """What these moves cost: a sum, each broker before and after, lists with more on one rack.
 
     Args:
         racks: of the brokers that are alive.
@@ -93,7 +93,7 @@ def preview_lines(
             _is_worse(*pair, racks) for pair in zip(change.before, change.after, strict=True)
         )
         if worse:
-            yield f"racks    {change.topic}: {counted(worse, 'list')} on fewer racks"
+            yield f"racks    {change.topic}: {counted(worse, 'list')} with more replicas on one rack"
 
 
 def _is_worse(before: Replicas, after: Replicas, racks: Mapping[int, str | None]) -> bool:
