@@ -93,7 +93,7 @@ def preview_lines(
             _is_worse(*pair, racks) for pair in zip(change.before, change.after, strict=True)
         )
         if worse:
-            yield f"racks    {change.topic}: {counted(worse, 'list')} with more replicas on one rack"
+            yield f"racks    {change.topic}: {counted(worse, 'list')} with more on one rack"
 
 
 def _is_worse(before: Replicas, after: Replicas, racks: Mapping[int, str | None]) -> bool:
