@@ -33,7 +33,6 @@ from spu_assigner.stream.audit.cluster_report import (
 from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
 from spu_assigner.stream.audit.ui.views import (
-    ORDER_NAMES,
     bar_scale,
     found,
     moves_view,
@@ -41,7 +40,7 @@ from spu_assigner.stream.audit.ui.views import (
     ring_view,
     sliced,
 )
-from spu_assigner.stream.client.explanation import decision_lines
+from spu_assigner.stream.client.explanation import ORDER_NAMES, decision_lines
 from spu_assigner.stream.common.own_names import foreign_name
 from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
