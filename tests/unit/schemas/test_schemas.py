@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections import Counter
@@ -70,29 +69,6 @@ def test_a_schema_is_in_our_namespace_and_documented(type_name: str) -> None:
     assert schema["name"] == type_name
     assert schema["namespace"] == "io.spuassigner.v1"
     assert all(part.get("doc") for part in named_parts(schema) if "name" in part)
-
-
-def test_the_symbols_of_an_enum_are_the_words_of_the_core_in_their_order() -> None:
-    """In each schema that has it, or its writer would fail at the first new word."""
-    found = [
-        (name, part["name"].rpartition(".")[2], part["symbols"])
-        for name in NAMES
-        for part in named_parts(REGISTRY.current(name).expanded)
-        if part.get("type") == "enum"
-    ]
-    assert {enum for _, enum, _ in found} == MEANING.enums.keys()
-    for name, enum, symbols in found:
-        words = [word.name for word in MEANING.enums[enum]]
-        advice = "run tests/support/project/schema_registry.py"
-        assert symbols == words, f"{name} was registered with another {enum}; {advice}"
-
-
-@pytest.mark.parametrize("type_name", NAMES)
-def test_a_schema_has_the_fields_of_its_class(type_name: str) -> None:
-    """Or what was added to the class is not sent. A released topic's map is a tombstone."""
-    cls = (EVENT_TYPES | MESSAGE_TYPES)[type_name]
-    of_class = {field.name for field in dataclasses.fields(cls)} - {"is_released"}
-    assert of_class == {field["name"] for field in REGISTRY.current(type_name).schema["fields"]}
 
 
 # Earlier versions.
