@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.messages.meanings import EVENT_TYPES
 from spu_assigner.stream.cli import _COMMANDS, cli
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.kafka.acls import GRANTS, Resource, Role
@@ -169,6 +170,12 @@ def test_every_topic_is_described(page: str) -> None:
     """Who reads it knows what the job needs."""
     for spec in TOPICS:
         assert f"`{spec.name}`" in _DOCUMENTS[page]
+
+
+@pytest.mark.parametrize("event", sorted(EVENT_TYPES))
+def test_every_event_is_described(event: str) -> None:
+    """Producers are written after this page."""
+    assert f"`{event}`" in _DOCUMENTS["docs/events-and-topics.md"]
 
 
 def _anchors(text: str) -> set[str]:
