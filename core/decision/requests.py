@@ -22,7 +22,7 @@ from spu_assigner.core.decision.checks import check_room, spu_faults
 from spu_assigner.core.placement.eligibility import ring_field, ruled_field
 from spu_assigner.core.placement.request import ListsRequest, place_lists
 from spu_assigner.core.placement.rounds import lists_of_rounds
-from spu_assigner.core.policies.cursor import ORDER_OF, SCORING, Cursor, place
+from spu_assigner.core.policies.cursor import RULES, RULES_OF, Cursor, place
 from spu_assigner.core.policies.manual_lists import read_lists
 from spu_assigner.core.policies.striped import free_slots, offline_spus, place_striped, stripes_seed
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -31,13 +31,6 @@ from spu_assigner.core.state.leading import led_by_others
 from spu_assigner.core.state.ring import Ring, members_text, ranges_text
 from spu_assigner.core.state.topic import Topic
 
-# Of the policies that place by a rule: without racks, and over racks where all SPUs have one.
-RULES_OF: Final = {
-    Policy.FLUVIO: (Mode.ROUND_ROBIN, Mode.RACK_WALK),
-    Policy.KAFKA: (Mode.SHIFTED, Mode.RACK_SHIFTED),
-    Policy.REDPANDA: (Mode.POINTER, Mode.POINTER),
-    Policy.RENDEZVOUS: (Mode.SCORED, Mode.RACK_SCORED),
-}
 KRAFT_ORDER: Final = Order.ALTERNATION
 
 
@@ -140,8 +133,7 @@ def _by_rule(
     ring = state.ring
     if event.replication_factor > ring.size:
         raise shortage.short_ring(state, event, ring.size)
-    order = ORDER_OF[rule]
-    has_chain = rule not in SCORING
+    order, has_chain = RULES[rule].order, not RULES[rule].is_scored
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     has_room = state.ledger.free_floor(event.partitions) > event.partitions  # None can fill.
     cursor, is_named = Cursor(ring, rule, index, event.topic), event.start_index is not None
@@ -265,10 +257,10 @@ def rule_of(state: ClusterState, policy: Policy, *, ignore_rack: bool) -> Mode |
 
     None: some online SPUs have racks and some have not. (For `rendezvous` those count as one rack.)
     """
-    unracked, racked = RULES_OF[policy]
+    unracked, racked = RULES_OF[policy][0], RULES_OF[policy][-1]
     if unracked is racked or ignore_rack or state.racked_count == 0:
         return unracked
-    is_whole = racked in SCORING or state.racked_count == state.online_count
+    is_whole = RULES[racked].is_scored or state.racked_count == state.online_count
     return racked if is_whole else None
 
 

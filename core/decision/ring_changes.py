@@ -35,7 +35,7 @@ from spu_assigner.core.base.resources import Need
 from spu_assigner.core.decision.answers import ring_event, status
 from spu_assigner.core.decision.checks import check_size
 from spu_assigner.core.decision.requests import KRAFT_ORDER, Assignment, recorded_ring, rule_of
-from spu_assigner.core.policies.cursor import ORDER_OF
+from spu_assigner.core.policies.cursor import RULES
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import cores_of, weights_after
 from spu_assigner.core.state.memory import own_events_after
@@ -154,13 +154,15 @@ def shown_index(
     match policy:
         case Policy.BALANCED:
             order = Order.BALANCED
-        case Policy.MANUAL | Policy.RENDEZVOUS:
+        case Policy.MANUAL:
             return None
         case Policy.KRAFT:
             order = KRAFT_ORDER
         case _:
-            rule = rule_of(state, policy, ignore_rack=ignore_rack)
-            order = Order.ID if rule is None else ORDER_OF[rule]
+            mode = rule_of(state, policy, ignore_rack=ignore_rack)
+            order = Order.ID if mode is None else RULES[mode].order
+            if mode is not None and RULES[mode].is_scored:
+                return None
     return after.chain_index(state, order)
 
 

@@ -43,6 +43,7 @@ from spu_assigner.core.explain.placement_decision import (
     Why,
 )
 from spu_assigner.core.explain.replay import Explained, NotRepeatedError, replay
+from spu_assigner.core.policies.cursor import RULES_OF
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import ids_of_text, ring_of_text
 
@@ -193,7 +194,7 @@ def _racks_read(
     if reason.mode in (*BY_SHARES, *CHANGES):
         return now
     is_striped = reason.mode is Mode.STRIPED and not replica_map.ignore_rack
-    is_over_racks = reason.mode in (Mode.RACK_WALK, Mode.RACK_SHIFTED, Mode.RACK_SCORED)
+    is_over_racks = any(reason.mode in modes[1:] for modes in RULES_OF.values())
     if reason.ring is None or not (is_striped or is_over_racks):
         return {}
     members, fenced = map(ring_of_text, (reason.ring.members, reason.ring.fenced))

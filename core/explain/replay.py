@@ -16,14 +16,7 @@ from msgspec.structs import replace
 from spu_assigner.core.base.records import Mode, Reason, RecordedRing, ReplicaMap
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.explain.placement_decision import Passed, PlacementStep, Taken, Why
-from spu_assigner.core.policies.cursor import (
-    ORDER_OF,
-    SCORING,
-    SHIFTING,
-    Cursor,
-    ShortRingError,
-    place,
-)
+from spu_assigner.core.policies.cursor import RULES, Cursor, ShortRingError, place
 from spu_assigner.core.policies.striped import place_striped, stripes_seed
 from spu_assigner.core.rules.rendezvous import by_score, pair_hashes, scores
 from spu_assigner.core.state.ledger import NO_LIMIT
@@ -49,7 +42,7 @@ def replay(
         NotRepeatedError: other lists come out than the recorded.
     """
     ring, filled = reason.ring, ids_of_text(reason.filled)
-    if ring is None or reason.mode not in (*ORDER_OF, Mode.STRIPED):
+    if ring is None or reason.mode not in (*RULES, Mode.STRIPED):
         return []
     free = dict(Counter(rows[np.isin(rows, filled)].tolist()))
     if len(free) < len(filled):
@@ -110,7 +103,7 @@ class _RuleReplay:
         self._rows, self._replicas = rows, rows.shape[1]
         if self._replicas > ring.size:
             raise NotRepeatedError
-        index = reason.first_partition if reason.mode in SCORING else reason.start_index or 0
+        index = reason.first_partition if RULES[reason.mode].is_scored else reason.start_index or 0
         self._cursor = Cursor(ring, reason.mode, index, replica_map.topic)
         if reason.is_named:
             self._cursor.start_at(index, reason.shift)
@@ -128,10 +121,9 @@ class _RuleReplay:
         self._read_ring()
 
     def _read_ring(self) -> None:
-        ring = self._cursor.ring
-        ids: list[int] = ring.order(ORDER_OF[self._cursor.rule]).tolist()
+        ids: list[int] = self._cursor.ring.order(self._cursor.row.order).tolist()
         self._positions = {spu_id: position for position, spu_id in enumerate(ids)}
-        self._racks = ring.racks_of_members()
+        self._racks = self._cursor.ring.racks_of_members()
 
     def explained(self, partitions: Sequence[int]) -> Iterator[Explained]:
         """Each of these lists of the step; the cursor goes from list to list."""
@@ -145,7 +137,7 @@ class _RuleReplay:
     def _explained(self, partition: int) -> Explained:
         cursor, row = self._cursor, self._rows[partition]
         step = PlacementStep(ring_size=cursor.ring.size, filled=(*self._left,))
-        if cursor.rule in SCORING:
+        if cursor.row.is_scored:
             return step, _as_led([*self._scored(partition)], row)
         placed = self._placed[partition].tolist()
         found = [Taken(spu_id=spu_id, position=self._positions[spu_id]) for spu_id in placed]
@@ -154,12 +146,12 @@ class _RuleReplay:
             found = self._passed_over(found, cursor.shift + turn)
         step = replace(
             step,
-            order=ORDER_OF[cursor.rule],
+            order=cursor.row.order,
             index=cursor.index,
             cycle=turn,
             position=found[0].position,
             gap=turn % (step.ring_size - len(row) + 1) if cursor.rule is Mode.ROUND_ROBIN else None,
-            shift=cursor.shift + turn if cursor.rule in SHIFTING else None,
+            shift=cursor.shift + turn if cursor.row.is_shifted else None,
         )
         return step, _as_led(found, row)
 

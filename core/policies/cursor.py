@@ -11,13 +11,14 @@ re-based, and so on. `redpanda` takes an SPU out at the very replica that fills 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 from spu_assigner.core.base.errors import Code, InvariantError, Rejection
+from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import LOOKS_EACH, PLACING_LOOKS_MAX
 from spu_assigner.core.base.records import Chain, Mode, Order
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix, ReplicaLists, Table
@@ -31,28 +32,51 @@ BLOCK_ROWS_FIRST: Final = 64  # at once near a saturation; doubled while none ha
 ROWS_AHEAD_FIRST: Final = 64  # doubled each time, since a ring may not last
 ROWS_AHEAD_MAX: Final = 8_192  # 100 KB of three replicas each, made in the time of ten requests
 
-# The rules, by the mode of a step that was placed so, and the order that each reads.
-ORDER_OF: Final = {
-    Mode.ROUND_ROBIN: Order.ID,
-    Mode.RACK_WALK: Order.DIAGONAL,
-    Mode.SHIFTED: Order.ID,
-    Mode.RACK_SHIFTED: Order.ALTERNATION,
-    Mode.POINTER: Order.REGISTRATION,
-    Mode.SCORED: Order.ID,
-    Mode.RACK_SCORED: Order.BALANCED,
+
+class Rule(NamedTuple):
+    """A way to place by an order of the ring: a row of `RULES`."""
+
+    policy: Policy
+    order: Order
+    rows: Callable[..., IdMatrix]  # of the SPUs in this order, from `start` on
+    turns: Callable[[int, int], int] | None = None
+    """Of ring size and replicas: after so many turns of the ring the same rows come, and the rule
+    has tables. None: the index is not all that a row depends on, or counts no partitions."""
+    is_shifted: bool = False  # it takes a `shift` of followers: a request may fix the start
+    is_scored: bool = False  # by `topic` and `weights`, each partition by its number: no chain
+    reads_racks: bool = False  # it takes `racks`, beside the order
+
+
+# By the mode of a step that was placed so; of a policy's two the second is over racks.
+RULES: Final = {
+    Mode.ROUND_ROBIN: Rule(
+        Policy.FLUVIO, Order.ID, fluvio.round_robin, lambda size, replicas: size - replicas + 1
+    ),
+    Mode.RACK_WALK: Rule(Policy.FLUVIO, Order.DIAGONAL, fluvio.walk, lambda size, replicas: 1),
+    Mode.SHIFTED: Rule(
+        *(Policy.KAFKA, Order.ID, kafka.shifted, lambda size, _: max(size - 1, 1)), is_shifted=True
+    ),
+    Mode.RACK_SHIFTED: Rule(
+        *(Policy.KAFKA, Order.ALTERNATION, kafka.shifted_over_racks),
+        lambda size, replicas: max(size - 1, 1),
+        is_shifted=True,
+        reads_racks=True,
+    ),
+    Mode.POINTER: Rule(Policy.REDPANDA, Order.REGISTRATION, redpanda.pointed),
+    Mode.SCORED: Rule(Policy.RENDEZVOUS, Order.ID, rendezvous.scored, is_scored=True),
+    Mode.RACK_SCORED: Rule(
+        Policy.RENDEZVOUS, Order.BALANCED, rendezvous.scored, is_scored=True, reads_racks=True
+    ),
 }
-# Each partition by its name and the weights of the SPUs: these rules have no chain.
-SCORING: Final = (Mode.SCORED, Mode.RACK_SCORED)
-# Row i is that of index i, and repeats itself: these rules have tables.
-REPEATING: Final = (Mode.ROUND_ROBIN, Mode.RACK_WALK, Mode.SHIFTED, Mode.RACK_SHIFTED)
-# Followers are shifted with each turn: these rules have a fixed start.
-SHIFTING: Final = (Mode.SHIFTED, Mode.RACK_SHIFTED)
+RULES_OF: Final = {
+    policy: [mode for mode, rule in RULES.items() if rule.policy is policy] for policy in Policy
+}
 
 
 class Cursor(Struct):
     """A place in the order of a ring that a rule reads, and how it moves when the ring shrinks.
 
-    It stands at the chain index (of a rule in SCORING: at a partition of the topic), or at the
+    It stands at the chain index (of a rule that scores: at a partition of the topic), or at the
     start that the request names; Kafka's order then begins at the start SPU, at index 0.
     """
 
@@ -66,42 +90,36 @@ class Cursor(Struct):
     emptied_cycle: int = 0  # of a ring that was emptied: an index says no more
 
     @property
+    def row(self) -> Rule:
+        """What is known of the rule."""
+        return RULES[self.rule]
+
+    @property
     def order(self) -> IdArray:
         """The SPUs in the order that the rule reads."""
-        order = self.ring.order(ORDER_OF[self.rule])
+        order = self.ring.order(self.row.order)
         return order if self.head is None else np.roll(order, -_position(order, self.head))
 
     def start_at(self, start: int, shift: int | None) -> None:
         """Leave the chain for the start that a request names."""
         self.is_own, self.index = True, start
-        if self.rule in SHIFTING:
+        if self.row.is_shifted:
             self.head = int(self.order[start % self.ring.size])
             self.index, self.shift = 0, start if shift is None else shift
 
     def rows(self, count: int, replicas: int) -> IdMatrix:
         """The next `count` replica lists; the cursor does not move."""
-        order, racks = self.order, self.ring.rack_numbers
-        if replicas > len(order):  # A rule would name an SPU twice.
-            raise InvariantError(f"{replicas} replicas were asked of a ring of {len(order)}")
-        span = {"start": self.index, "partitions": count, "replicas": replicas}
-        match self.rule:
-            case Mode.ROUND_ROBIN:
-                return fluvio.round_robin(order, **span)
-            case Mode.RACK_WALK:
-                return fluvio.walk(order, **span)
-            case Mode.SHIFTED:
-                return kafka.shifted(order, shift=self.shift, **span)
-            case Mode.RACK_SHIFTED:
-                return kafka.shifted_over_racks(order, racks(order), shift=self.shift, **span)
-            case Mode.POINTER:
-                return redpanda.pointed(order, **span)
-            case Mode.SCORED | Mode.RACK_SCORED:
-                of_racks = racks(order) if self.rule is Mode.RACK_SCORED else None
-                return rendezvous.scored(
-                    order, self.ring.weights, of_racks, topic=self.topic, **span
-                )
-            case _:
-                raise InvariantError(f"mode {self.rule} places by no order of the ring")
+        if replicas > self.ring.size:  # A rule would name an SPU twice.
+            raise InvariantError(f"{replicas} replicas were asked of a ring of {self.ring.size}")
+        rule, order = self.row, self.order
+        given: dict[str, Any] = {"start": self.index, "partitions": count, "replicas": replicas}
+        if rule.is_shifted:
+            given["shift"] = self.shift
+        if rule.is_scored:
+            given |= {"topic": self.topic, "weights": self.ring.weights}
+        if rule.reads_racks:
+            given["racks"] = self.ring.rack_numbers(order)
+        return rule.rows(order, **given)
 
     def advance(self, count: int, replicas: int) -> None:
         """Move on by so many lists."""
@@ -111,7 +129,7 @@ class Cursor(Struct):
         """Go on in the ring without these: who was to lead next, or the first after it."""
         old: list[int] = self.order.tolist()
         self.ring = self.ring.without(gone)
-        if self.rule in SCORING:
+        if self.row.is_scored:
             return
         cycle, position = divmod(self.index, len(old))
         if self.head is not None:
@@ -127,7 +145,7 @@ class Cursor(Struct):
         """Where the cursor stands, as the chain of its order."""
         if self.ring.size == 0:
             return Chain(cycle=self.emptied_cycle, lead=None, moved=True)
-        return self.ring.chain_at(ORDER_OF[self.rule], self.index)
+        return self.ring.chain_at(self.row.order, self.index)
 
 
 def _position(order: IdArray, spu_id: int) -> int:
@@ -135,33 +153,28 @@ def _position(order: IdArray, spu_id: int) -> int:
 
 
 class RowsAhead(NamedTuple):
-    """Rows of a rule in `REPEATING`, kept with the ring on which they were made."""
+    """Rows of a rule with a period, kept with the ring on which they were made."""
 
     first: int  # the index of the table's first row
     period: int  # after so many indexes the same rows come
     table: Table
 
 
-def rows_ahead(cursor: Cursor, count: int, replicas: int) -> ReplicaLists:
+def rows_ahead(
+    cursor: Cursor, turns: Callable[[int, int], int], count: int, replicas: int
+) -> ReplicaLists:
     """The next rows of a cursor that goes by a chain, at most `TABLE_REQUEST_MAX`: a slice."""
     kept, key = cursor.ring.kept, (cursor.rule, replicas)
     ahead: RowsAhead | None = kept.get(key)
     begin = 0 if ahead is None else (cursor.index - ahead.first) % ahead.period
     if ahead is None or begin + count > ahead.table.count:
         made = ROWS_AHEAD_FIRST if ahead is None else min(2 * ahead.table.count, ROWS_AHEAD_MAX)
-        period, rows = _period(cursor.rule, cursor.ring.size, replicas), max(made, count)
-        begin, ahead = 0, RowsAhead(cursor.index, period, Table(cursor.rows(rows, replicas)))
+        size = cursor.ring.size
+        period = size * turns(size, replicas)
+        table = Table(cursor.rows(max(made, count), replicas))
+        begin, ahead = 0, RowsAhead(cursor.index, period, table)
         kept[key] = ahead
     return ahead.table.lists(begin, count)
-
-
-def _period(rule: Mode, size: int, replicas: int) -> int:
-    """After how many rows a rule repeats itself on a ring."""
-    if rule is Mode.ROUND_ROBIN:
-        return size * (size - replicas + 1)
-    if rule is Mode.RACK_WALK:
-        return size
-    return size * max(size - 1, 1)
 
 
 class ShortRingError(Rejection):
@@ -199,12 +212,12 @@ def place(
         ShortRingError: the ring became too small on the way.
         Rejection: too many SPUs are scored, or become saturated on a large ring.
     """
-    is_alone = cursor.is_own or cursor.rule not in REPEATING or partitions > TABLE_REQUEST_MAX
-    if free is None and not is_alone:
-        lists = rows_ahead(cursor, partitions, replicas)
+    turns, is_large = cursor.row.turns, partitions > TABLE_REQUEST_MAX
+    if free is None and turns is not None and not (cursor.is_own or is_large):
+        lists = rows_ahead(cursor, turns, partitions, replicas)
         cursor.index += partitions
         return lists
-    if cursor.rule in SCORING and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
+    if cursor.row.is_scored and partitions * cursor.ring.size > PLACING_LOOKS_MAX:
         done = PLACING_LOOKS_MAX // cursor.ring.size
         raise too_many_looks(done=done, partitions=partitions)
     if free is not None:
@@ -222,7 +235,7 @@ def _place_in_blocks(
     width = 1 if cursor.rule is Mode.POINTER else replicas
     placed = np.empty((partitions * replicas // width, width), dtype=np.int32)
     done = looks = 0
-    looks_of_row = cursor.ring.size if cursor.rule in SCORING else 0
+    looks_of_row = cursor.ring.size if cursor.row.is_scored else 0
     block_rows = BLOCK_ROWS_FIRST
     while done < len(placed):
         partition, begun = divmod(done * width, replicas)

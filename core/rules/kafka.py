@@ -30,7 +30,7 @@ def shifted(ring: IdArray, *, start: int, shift: int, partitions: int, replicas:
 
 
 def shifted_over_racks(
-    ring: IdArray, racks: IdArray, *, start: int, shift: int, partitions: int, replicas: int
+    ring: IdArray, *, racks: IdArray, start: int, shift: int, partitions: int, replicas: int
 ) -> IdMatrix:
     """Place leaders in turn; followers walk on from the leader, over racks not used while any is.
 

@@ -104,9 +104,9 @@ def _sort_exactly(
 
 def scored(
     ids: IdArray,
-    weights: NDArray[np.int64],
-    racks: IdArray | None,
     *,
+    weights: NDArray[np.int64],
+    racks: IdArray | None = None,
     topic: str,
     start: int,
     partitions: int,

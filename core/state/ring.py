@@ -28,7 +28,7 @@ from spu_assigner.core.state.ledger import CountArray
 
 START: Final = Chain()
 _find_runs: Final = re.compile(r"([^*]+)(?:\*(\d+))?,?").findall  # ids, and their capacity
-_OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
+OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 
 
 class Ring:
@@ -62,7 +62,7 @@ class Ring:
     def text(self, order: Order, *, is_weighted: bool = False) -> str:
         """The members as a rule reads them that has this order; `is_weighted`: and capacities."""
         racks = None
-        if order in _OVER_RACKS or (is_weighted and order is Order.BALANCED):
+        if order in OVER_RACKS or (is_weighted and order is Order.BALANCED):
             racks = self.rack_numbers(self.ids)
         ids = self.order(order) if racks is None else self.ids
         return members_text(ids, racks, self.weights if is_weighted else None)

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from fastavro.schema import expand_schema, fingerprint, to_parsing_canonical_form
+from spu_assigner.schemas.errors import SchemaError
 
 FOLDER: Final = Path(__file__).parents[1]  # schemas/
 FILE_NAME: Final = "registry.json"
+REGISTER: Final = "run tests/support/project/schema_registry.py"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +55,10 @@ class Registry:
         return sorted(found, key=lambda entry: entry.version)
 
     def current(self, type_name: str) -> Registered:
-        """The version that is written."""
-        return self.versions(type_name)[-1]
+        """The version that is written; raises `SchemaError`: there is none."""
+        if not (versions := self.versions(type_name)):
+            raise SchemaError(f"no schema of {type_name} is registered; {REGISTER}")
+        return versions[-1]
 
     @property
     def type_names(self) -> list[str]:

@@ -5,9 +5,11 @@ The bytes are those that fastavro writes, in a third of its time.
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from spu_assigner.schemas.avro.meaning import NO_FORM, Meaning, Source, Writer, short_name
+from spu_assigner.schemas.avro.registry import REGISTER
 from spu_assigner.schemas.avro.writing import (
     array_bytes,
     bytes_bytes,
@@ -22,7 +24,8 @@ def compile_writer(schema: Any, meaning: Meaning) -> Writer:
     """A writer of one expanded record, which is an object of its class, or a dict if it has none.
 
     Raises:
-        SchemaError: a union that is not of null and another type.
+        SchemaError: a union that is not of null and another type, or an enum without a word that
+            the core has: the schema was not registered again.
     """
     name = short_name(schema)
     fields = schema["fields"]
@@ -64,8 +67,7 @@ def _expression(source: Source, schema: Any, value: str, meaning: Meaning, key: 
         case "fixed":
             return value
         case "enum":
-            words = [meaning.enums[short_name(schema)][each] for each in schema["symbols"]]
-            table = {word: long_bytes(index) for index, word in enumerate(words)}
+            table = _indexes(meaning.enums[short_name(schema)], schema["symbols"])
             return f"{source.name(table)}[{value}]"
         case "array":
             item = _expression(source, schema["items"], "each", meaning, "")
@@ -78,6 +80,13 @@ def _expression(source: Source, schema: Any, value: str, meaning: Meaning, key: 
             return f"{source.name(compile_writer(schema, meaning))}({value})"
         case _:
             raise SchemaError(f"cannot write {schema!r}")
+
+
+def _indexes(enum: type[Enum], symbols: list[str]) -> dict[Enum, bytes]:
+    """The bytes of each word."""
+    if absent := [word for word in enum if word.name not in symbols]:
+        raise SchemaError(f"{absent[0]!r} is not in the registered schema; {REGISTER}")
+    return {enum[symbol]: long_bytes(index) for index, symbol in enumerate(symbols)}
 
 
 def _array(source: Source, items: str, value: str) -> str:

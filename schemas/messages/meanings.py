@@ -80,17 +80,8 @@ TYPE_NAMES: Final[dict[type[Event | Message], str]] = {
     cls: name for name, cls in (EVENT_TYPES | MESSAGE_TYPES).items()
 }
 _PARTS: Final = (
-    *(
-        Reason,
-        RecordedRing,
-        Move,
-        Need,
-        Retries,
-        PartitionOffsets,
-        PartitionPosition,
-        RecoveredFrom,
-    ),
-    *(MovedPartition, ThrottleValue),
+    *(Reason, RecordedRing, Move, Need, Retries),
+    *(PartitionOffsets, PartitionPosition, RecoveredFrom, MovedPartition, ThrottleValue),
     *(Taint, Constraints, Toleration, Preference, SpreadLevel),
 )
 _ENUMS: Final = (

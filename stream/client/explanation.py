@@ -21,16 +21,18 @@ from spu_assigner.core.explain.placement_decision import (
     Taken,
     Why,
 )
+from spu_assigner.core.policies.cursor import RULES_OF
 from spu_assigner.stream.common.printable import listed, printable
 
 NAMED_MAX: Final = 16  # SPUs in one sentence; JSON of those not in the ring has them all
 
 MODE_NAMES: Final = {
-    Mode.ROUND_ROBIN: "fluvio without racks",
-    Mode.RACK_WALK: "fluvio over racks",
-    Mode.SHIFTED: "kafka without racks",
-    Mode.RACK_SHIFTED: "kafka over racks",
-    Mode.POINTER: "redpanda's pointer",
+    **{
+        mode: f"{policy} {how} racks"
+        for policy, modes in RULES_OF.items()
+        for mode, how in zip(modes, ("without", "over"), strict=False)
+    },
+    **{modes[0]: f"{policy}'s {modes[0]}" for policy, modes in RULES_OF.items() if len(modes) == 1},
     Mode.LISTS: "by hand, as the request named it",
     Mode.BALANCED: "balanced: racks first, then shares of capacity, then leaders",
     Mode.BALANCED_ROUNDS: "balanced: SPUs alike, each gets one replica a round, and leads in turn",
@@ -39,19 +41,16 @@ MODE_NAMES: Final = {
     Mode.ADOPTED: "adopted, as it was found in Kafka",
     Mode.REPLICATION: "another replication factor",
     Mode.DEMOTION: "demotion of an SPU, or its end: SPUs of the list change places",
-    Mode.SCORED: "rendezvous without racks",
-    Mode.RACK_SCORED: "rendezvous over racks",
     Mode.STRIPED: "kraft: racks in turn, from drawn places, as Kafka 4",
     Mode.DEMAND: "another demand: the lists stay as they were",
     Mode.CONSTRAINED: "balanced over the SPUs that the constraints permit",
     Mode.CONSTRAINTS: "other constraints: the lists stay as they were",
 }
-ORDER_NAMES: Final = {
+ORDER_NAMES: Final = {order: order.value for order in Order} | {
     Order.ID: "by id",
     Order.DIAGONAL: "along Fluvio's diagonals over racks",
     Order.ALTERNATION: "alternating over racks",
     Order.REGISTRATION: "by registration",
-    Order.BALANCED: "by id",
 }
 _WHYS: Final = {
     Why.OFFLINE: "offline",

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from spu_assigner.core.base.records import Order
 from spu_assigner.core.state.cluster_state import ClusterState
+from spu_assigner.core.state.ring import OVER_RACKS
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.audit.cluster_report import Report
 from spu_assigner.stream.kafka.moves_record import is_silent
@@ -19,7 +20,6 @@ NODES_MAX: Final = 120  # members of a ring that are drawn one by one; above, ra
 RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour again
 HEADROOM: Final = 1.25  # of a bar's scale over the highest load, where capacities are far above it
 SPEED_SECONDS_LEAST: Final = 2.0  # before that it says nothing
-OVER_RACKS: Final = (Order.DIAGONAL, Order.ALTERNATION)
 
 
 def sliced(

@@ -26,7 +26,7 @@ from support.events.builders import Events
 CLUSTER: Final = "c1"
 # The oracle places these.
 MODELLED: Final = (Policy.FLUVIO, Policy.KAFKA, Policy.REDPANDA)
-OTHERS: Final = (Policy.BALANCED, Policy.BALANCED, Policy.KRAFT, Policy.RENDEZVOUS)
+OTHERS: Final = (Policy.BALANCED, *sorted({*Policy} - {*MODELLED, Policy.MANUAL}))
 RESERVED: Final = ("__t", "topic-status", "replica-map")  # no create may take them
 RESOURCE_LIVES: Final = 4  # of so many lives one is of topics that need resources,
 RULED_LIVE: Final = 3  # and one of taints and constraints: seeds that leave this remainder

@@ -19,6 +19,7 @@ import yaml
 from helm_python import Chart
 from helm_python.chart import lint, values_from_yaml
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.kafka.config.settings import SPECS
 
 ROOT: Final = Path(__file__).parents[3]
 CHART: Final = ROOT / "docker" / "helm"
@@ -173,7 +174,14 @@ def rendered_text(values: Values) -> str:
 
 
 def main() -> None:
-    """Store what is rendered."""
+    """Store what is rendered; before that, give the chart's schema the words of settings."""
+    file = CHART / "values.schema.json"
+    schema = json.loads(file.read_text(encoding="utf-8"))
+    settings = schema["properties"]["job"]["properties"]["settings"]["properties"]
+    for spec in SPECS:
+        if "enum" in settings.get(spec.name, {}):
+            settings[spec.name]["enum"] = sorted(spec.expected.split(", "))
+    file.write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     for name in GIVEN:
         file = RENDERED / f"{name}.yaml"
         file.write_text(rendered_text(given(name)), encoding="utf-8")

@@ -1,14 +1,16 @@
 """Register the schemas of schemas/ as they are: `python tests/support/project/schema_registry.py`.
 
-An edited schema becomes its type's next version if it reads all that earlier ones wrote, which is
-BACKWARD_TRANSITIVE in a Schema Registry's words. The rules are Avro's resolution rules, but
-narrower: the only promotion is int to long, and aliases and enum defaults do not count.
+The symbols of their enums are written first, those of the core's enums. An edited schema becomes
+its type's next version if it reads all that earlier ones wrote, which is BACKWARD_TRANSITIVE in a
+Schema Registry's words. The rules are Avro's resolution rules, but narrower: the only promotion is
+int to long, and aliases and enum defaults do not count.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from spu_assigner.schemas.avro.registry import (
     fingerprint_of,
 )
 from spu_assigner.schemas.errors import SchemaError
+from spu_assigner.schemas.messages.meanings import MEANING
 
 
 def write(folder: Path = FOLDER) -> list[str]:
@@ -30,7 +33,10 @@ def write(folder: Path = FOLDER) -> list[str]:
     registry = Registry.load(folder)
     try:
         for path in sorted(folder.glob("*.avsc")):
-            registry = with_schema(registry, path.stem, _read(path))
+            schema = _read(path)
+            if any([*map(_set_symbols, named_parts(schema))]):
+                path.write_text(json.dumps(schema, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            registry = with_schema(registry, path.stem, schema)
     except SchemaError as error:
         return [str(error)]
     found = faults(registry, folder)
@@ -38,6 +44,23 @@ def write(folder: Path = FOLDER) -> list[str]:
         lines = ",\n".join(json.dumps(asdict(entry)) for entry in registry.entries)
         (folder / FILE_NAME).write_text(f'{{"schemas": [\n{lines}\n]}}\n', "utf-8")
     return found
+
+
+def named_parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """A schema's types and fields, itself first."""
+    if isinstance(schema, dict):
+        yield schema
+    for each in schema.values() if isinstance(schema, dict) else schema:
+        if isinstance(each, dict | list):
+            yield from named_parts(each)
+
+
+def _set_symbols(part: dict[str, Any]) -> bool:
+    """Give an enum the words of the core's enum of that name; whether it had others."""
+    if part.get("type") != "enum" or part["name"] not in MEANING.enums:
+        return False
+    before, part["symbols"] = part["symbols"], [word.name for word in MEANING.enums[part["name"]]]
+    return bool(before != part["symbols"])
 
 
 def with_schema(registry: Registry, type_name: str, schema: dict[str, Any]) -> Registry:

@@ -84,10 +84,10 @@ each_rule = pytest.mark.parametrize("rule", RULES)
 
 
 def place(rule: str, case: Case, start: int, partitions: int) -> list[list[int]]:
-    given = {"start": start, "partitions": partitions, "replicas": case.replicas}
+    given: dict[str, Any] = {"start": start, "partitions": partitions, "replicas": case.replicas}
     given |= {"shift": case.shift} if rule.startswith("shifted") else {}
-    racks = [case.rack_numbers] if rule == "shifted_over_racks" else []
-    placed = RULES[rule](case.ring, *racks, **given)
+    given |= {"racks": case.rack_numbers} if rule == "shifted_over_racks" else {}
+    placed = RULES[rule](case.ring, **given)
     assert placed.dtype == np.int32
     found: list[list[int]] = placed.tolist()
     return found
@@ -171,7 +171,7 @@ def test_kafkas_published_alternated_lists_hold() -> None:
 def test_kafkas_published_assignment_over_racks_holds() -> None:
     """From AdminRackAwareTest: the seventh partition is the first whose followers are shifted."""
     ring, racks = ids_of([0, 3, 1, 5, 4, 2]), ids_of([0, 1, 2, 0, 1, 2])
-    placed = kafka.shifted_over_racks(ring, racks, start=0, shift=0, partitions=7, replicas=3)
+    placed = kafka.shifted_over_racks(ring, racks=racks, start=0, shift=0, partitions=7, replicas=3)
     assert placed.tolist() == KAFKA_RACKS_MAP
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from spu_assigner.core.base.events import Policy
+from spu_assigner.schemas.messages.meanings import EVENT_TYPES
 from spu_assigner.stream.cli import _COMMANDS, cli
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.kafka.acls import GRANTS, Resource, Role
@@ -140,22 +141,14 @@ def test_the_life_of_a_small_cluster_is_explained_as_shown() -> None:
     assert len(explained & set(_DOCUMENTS[page].splitlines())) == 1
 
 
-@pytest.mark.parametrize(
-    ("policy", "cluster"),
-    [
-        (Policy.BALANCED, "racks"),
-        (Policy.FLUVIO, "plain"),
-        (Policy.KAFKA, "racks"),
-        (Policy.KRAFT, "racks"),
-        (Policy.REDPANDA, "plain"),
-        (Policy.RENDEZVOUS, "racks"),
-        (Policy.MANUAL, "plain"),
-    ],
-)
-def test_each_policy_s_worked_example_is_what_comes_out(policy: Policy, cluster: str) -> None:
+@pytest.mark.parametrize("policy", Policy)
+def test_each_policy_s_worked_example_is_what_comes_out(policy: Policy) -> None:
     """A wrong example is worse than none."""
-    (joins,) = _fences(_between("docs/policies.md", f"cluster-{cluster}"))
-    create, shown = _fences(_between("docs/policies.md", f"example-{policy.value}"))
+    page, name = "docs/policies.md", f"example-{policy.value}"
+    create, shown = _fences(_between(page, name))
+    before = rf"^\*\*Example\*\* on `(\w+)`.*\n\n<!-- {name} -->$"
+    [cluster] = re.findall(before, _DOCUMENTS[page], re.MULTILINE)
+    [joins] = _fences(_between(page, f"cluster-{cluster}"))
     done = CliRunner().invoke(cli, ["simulate"], input=joins + create)
     assert done.exit_code == 0
     answers = [json.loads(line) for line in done.stdout.splitlines()]
@@ -177,6 +170,12 @@ def test_every_topic_is_described(page: str) -> None:
     """Who reads it knows what the job needs."""
     for spec in TOPICS:
         assert f"`{spec.name}`" in _DOCUMENTS[page]
+
+
+@pytest.mark.parametrize("event", sorted(EVENT_TYPES))
+def test_every_event_is_described(event: str) -> None:
+    """Producers are written after this page."""
+    assert f"`{event}`" in _DOCUMENTS["docs/events-and-topics.md"]
 
 
 def _anchors(text: str) -> set[str]:

@@ -39,8 +39,8 @@ def scored(
         numbers = np.array([names.index(racks[i]) for i in ids.tolist()], dtype=np.int32)
     placed = rendezvous.scored(
         ids,
-        np.array([weights[i] for i in ids.tolist()], dtype=np.int64),
-        numbers,
+        weights=np.array([weights[i] for i in ids.tolist()], dtype=np.int64),
+        racks=numbers,
         topic=topic,
         start=start,
         partitions=partitions,

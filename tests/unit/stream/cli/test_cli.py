@@ -57,12 +57,12 @@ def test_every_command_explains_itself_on_a_screen(path: tuple[str, ...]) -> Non
 
 
 def test_every_command_of_the_contract_is_there() -> None:
-    """Scripts call them by these names."""
+    """Scripts call them by these names. A new one is in the table of `ARCHITECTURE.md`."""
     names = (
         "run simulate watch explain inspect verify recover doctor ui adopt follow plan apply drain "
         "rebalance whatif completion topics schemas broker produce"
     )
-    assert {path[0] for path in paths(cli) if path} == {*names.split()}
+    assert {path[0] for path in paths(cli) if path} >= {*names.split()}
 
 
 def test_help_is_light() -> None:
