@@ -208,17 +208,13 @@ class Job:
         self.stop()
 
 
-def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
-    """Check what the job relies on, and start it; raises why it cannot be started.
-
-    Args:
-        environ: the environment to find Java and the cache with; this process's by default.
-    """
-    check_early(settings, environ)
+def start(settings: Settings) -> Job:
+    """Check what the job relies on, and start it; raises why it cannot be started."""
+    check_early(settings)
     java = jars = None
     if SUBMITTED not in os.environ:  # Else spark-submit has started the JVM, with its jars.
-        jars = ensure_jars(settings.checkpoint, environ)
-        java = ensure_java(environ)
+        jars = ensure_jars(settings.checkpoint)
+        java = ensure_java()
     spark = build_session(settings, java=java, jars=jars)
     try:
         return start_query(spark, settings)

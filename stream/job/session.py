@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -74,31 +74,20 @@ class SessionError(AssignerError):
     """Spark could not be started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Jars:
-    """The jars that Spark is given."""
-
-    kafka: Sequence[Path]
-    local: Sequence[Path]  # a file system for local checkpoints
-    s3: Sequence[Path] = ()  # one for checkpoints on S3
+Jars = Mapping[Group, Sequence[Path]]  # that Spark is given; always with "spark-local"
 
 
-def ensure_jars(
-    checkpoint: str,
-    environ: Mapping[str, str] | None = None,
-    *,
-    reads_kafka: bool = True,
-) -> Jars:
+def ensure_jars(checkpoint: str, *, reads_kafka: bool = True) -> Jars:
     """The jars for a session that uses this checkpoint; those for S3 only where it is on S3."""
     groups: list[Group] = ["spark-local"]
     groups += ["spark-kafka"] if reads_kafka else []
     groups += ["spark-s3"] if is_on_s3(checkpoint) else []
-    found = ensure_all(groups, environ)
-    return Jars(
-        kafka=found.get("spark-kafka", ()),
-        local=found["spark-local"],
-        s3=found.get("spark-s3", ()),
-    )
+    return ensure_all(groups)
+
+
+def jars_option(jars: Jars) -> str:
+    """What Spark's `--jars`, or `spark.jars`, is given of them."""
+    return ",".join(map(str, [*jars.get("spark-kafka", ()), EXTENSION, *jars.get("spark-s3", ())]))
 
 
 def build_session(
@@ -132,7 +121,7 @@ def build_session(
         options |= s3_options(is_brief=short_lived)
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
-            jvm_options = spark_class_archive.jvm_options(java, jars.local)
+            jvm_options = spark_class_archive.jvm_options(java, jars["spark-local"])
         if short_lived:
             jvm_options = [*jvm_options, SHORT_LIVED]
         options["spark.driver.extraJavaOptions"] = " ".join([*JVM, *jvm_options])
@@ -207,7 +196,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     place = absolute(settings.checkpoint)
     options: dict[str, str] = {}
     if jars is not None:
-        options["spark.jars"] = ",".join(map(str, [*jars.kafka, EXTENSION, *jars.s3]))
+        options["spark.jars"] = jars_option(jars)
         options["spark.driver.memory"] = settings.driver_memory
     if not master.startswith("local"):
         return options
@@ -219,7 +208,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     if jars is None:
         return options
     # The archive of Spark's classes is of a class path that begins with these.
-    local = os.pathsep.join(map(str, jars.local))
+    local = os.pathsep.join(map(str, jars["spark-local"]))
     options |= {"spark.driver.extraClassPath": local, "spark.executor.extraClassPath": local}
     if is_local(place):
         # Hadoop's own local files start a process for each file made (chmod): half of a small

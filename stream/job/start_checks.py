@@ -175,9 +175,9 @@ def make(check: StartCheck, look: StartLook) -> str:
         raise named(reason, checkpoint=look.place) from reason
 
 
-def check_early(settings: Settings, environ: Mapping[str, str] | None = None) -> None:
+def check_early(settings: Settings) -> None:
     """Check what can be known before Spark is started; raises as `make`."""
-    look = StartLook(settings=settings, environ=os.environ if environ is None else environ)
+    look = StartLook(settings=settings)
     for check in (JAVA, METRICS, KAFKA):
         make(check, look)
 
