@@ -52,7 +52,7 @@ from spu_assigner.stream.job.checkpoint.recovered import (
     Recovery,
 )
 from spu_assigner.stream.job.failpoints import Failpoint, armed
-from spu_assigner.stream.job.faults import innermost_line, unreachable
+from spu_assigner.stream.job.faults import causes, innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
 from spu_assigner.stream.job.query import SERVERS, server_of, shard_labels
@@ -254,7 +254,7 @@ def _write(
         metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
         files.write(f"{place}/{METADATA_FILE}", metadata)
     except Py4JJavaError as reason:
-        raise RecoverError(unreachable(place, innermost_line(reason))) from reason
+        raise RecoverError(unreachable(place, innermost_line([*causes(reason)]))) from reason
 
 
 def _mark(sink: TransactionalSink, report: RecoverReport, last: CommitMarker) -> None:

@@ -34,7 +34,13 @@ from spu_assigner.stream.job.checkpoint.inputs import (
     note_topics,
     require_same_ids,
 )
-from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
+from spu_assigner.stream.job.faults import (
+    SparkGoneError,
+    causes,
+    is_by_others,
+    jvm_may_be_gone,
+    named_end,
+)
 from spu_assigner.stream.job.marker_check import FencedError, as_recovery
 from spu_assigner.stream.job.ownership import Ownership, files_of
 from spu_assigner.stream.job.query import (
@@ -142,7 +148,7 @@ class Job:
 
     def _may_restart(self, reason: BaseException) -> bool:
         """Raises FencedError: this process is the one that was shut out."""
-        if self._ended_by is not None or self.sink.failure is not None or not is_by_others(reason):
+        if self._ended_by or self.sink.failure or not is_by_others(causes(reason)):
             return False
         self.sink.check_owner()
         sent = -1 if self.sink.last is None else self.sink.last.batch
@@ -277,10 +283,8 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
                 signs=partial(signs_of_life, spark, run),
                 see_inputs=partial(job.see_inputs, topic_ids),
             )
-        except (PySparkException, Py4JJavaError) as reason:
-            raise named_end(reason, spark, settings) from reason
-        except OSError as reason:
-            if reason.filename is None:
+        except (PySparkException, Py4JJavaError, OSError) as reason:
+            if isinstance(reason, OSError) and reason.filename is None:
                 raise
             raise named_end(reason, spark, settings) from reason
         undo.pop_all()
