@@ -60,12 +60,8 @@ class BatchBuffer(ExitStack):
                 ) from reason
         self._bundles[shard, sequence] = note or bundle
 
-    def bundles(self) -> Iterator[Bundle]:
-        """All bundles in order; may be iterated more than once."""
-        return (bundle for _, bundle in self.placed())
-
     def placed(self) -> Iterator[tuple[int, Bundle]]:
-        """The same, each with its shard."""
+        """All bundles in order, each with its shard; may be iterated more than once."""
         for place in sorted(self._bundles):
             found = self._bundles[place]
             yield place[0], Bundle(found if isinstance(found, bytes) else self._read(found))
@@ -112,8 +108,8 @@ def summary_of(buffer: BatchBuffer) -> Summary:
         digest.update(bundle.digestible)
         ranges += bundle.ranges
         count += bundle.count
-        if bundle.tally:
-            tallies[shard] = Tally.of_bytes(bundle.tally)
+        if bundle.tally is not None:
+            tallies[shard] = bundle.tally
     return Summary(
         digest=digest.hexdigest(), count=count, ranges=merged_ranges(ranges), tallies=tallies
     )

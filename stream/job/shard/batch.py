@@ -101,13 +101,11 @@ class ShardBatch:
                 yield full.pop(0)
         self._put_state()
         yield from full
-        yield self._bundler.close(batch.ranges(), self._tally(len(batch.rows)).to_bytes())
+        yield self._bundler.close(batch.ranges(), self._tally())
 
     def _answer(self, row: Row) -> None:
-        """Decide one message.
-
-        Raises:
-            DecodeError: it is no event under its own key; nothing has changed.
+        """Decide one message; raises DecodeError, and changes nothing, if it is no event under its
+        own key.
         """
         source, _, _, time_ms, key, value = row
         if key is None:
@@ -193,7 +191,7 @@ class ShardBatch:
                 event_id = b"%b%d" % (place, ordinal)
                 self._bundler.put(STATE_KINDS[kind], event_id, key, value, time_ms)
 
-    def _tally(self, events: int) -> Tally:
+    def _tally(self) -> Tally:
         """What the batch came to, when all is answered."""
         unmeasured = self._clusters.unmeasured
         unmeasured |= dict.fromkeys(self._touched)
@@ -204,7 +202,6 @@ class ShardBatch:
         shares = {name: each.ledger.largest_shares() for name, each in states.items()}
         self._clusters.forget_empty({**self._touched, **states})
         return Tally(
-            events=events,
             answers=self._answers,
             dead_letters=self._dead_letters,
             repeated=self._repeated,
