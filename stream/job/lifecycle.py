@@ -113,12 +113,6 @@ class Job:
         except FencedError as reason:
             self._end_by(reason)
 
-    @property
-    def ui_url(self) -> str | None:
-        """Where Spark's UI is."""
-        url: str | None = self.spark.sparkContext.uiWebUrl
-        return url
-
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the query's end; False: it still runs. Raises why it ended, if not stopped."""
         from py4j.protocol import Py4JNetworkError

@@ -61,8 +61,7 @@ prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has 
 class Metrics(Collector):
     """Counts of one job, in a registry of their own; any thread may report and scrape.
 
-    Args:
-        moves: the run that moves partitions, or the last one; None: none is known.
+    `moves` gives the run that moves partitions, or the last one; None: none is known.
     """
 
     def __init__(

@@ -154,7 +154,7 @@ class QueryEndedError(AssignerError):
 def _print_addresses(launch: Launch) -> None:
     job, settings = launch.job, launch.settings
     lines = {
-        "Spark UI": job.ui_url,
+        "Spark UI": job.spark.sparkContext.uiWebUrl,
         "metrics": job.watch.url,
         "query": f"{settings.query_name}, {job.shards} shards",
         "checkpoint": settings.checkpoint,

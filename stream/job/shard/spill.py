@@ -65,8 +65,7 @@ def spill(
 ) -> Iterator[bytes | Write]:
     """The bundles, and notes of those beyond the measure, in their order; writes as they are.
 
-    Raises:
-        SpillError: a bundle cannot be written; the file is gone.
+    Raises SpillError if a bundle cannot be written; the file is gone then.
     """
     size = position = 0
     path = folder / f"{label}-{secrets.token_hex(8)}.spill"
