@@ -27,18 +27,15 @@ def main() -> int:
         from spu_assigner.stream.job.lifecycle import main as run_job
 
         return run_job()
-    from spu_assigner.stream.job.session import ensure_jars
+    from spu_assigner.stream.job.session import ensure_jars, jars_option
     from spu_assigner.stream.kafka.config.settings import Settings
-    from spu_assigner.stream.local.jvm.jars import EXTENSION
 
     try:
-        jars = ensure_jars(Settings.load().checkpoint)
+        jars = jars_option(ensure_jars(Settings.load().checkpoint))
     except AssignerError as error:
         print(f"spu-assigner: {error}", file=sys.stderr)
         return 1
-    print(
-        "--jars", ",".join(map(str, [*jars.kafka, EXTENSION, *jars.s3])), Path(__file__).resolve()
-    )
+    print("--jars", jars, Path(__file__).resolve())
     return 0
 
 

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from spu_assigner import core
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job import session as job_session
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.jars import ensure_all
@@ -174,8 +174,7 @@ def spark_jvm(java: Java, tmp_path_factory: pytest.TempPathFactory) -> None:
     A process has one JVM, whose class path its first session fixes: a plain session before a job
     would leave the job without Spark's Kafka source.
     """
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    jars = ensure_all(["spark-kafka", "spark-local"])
     flags = {"checkpoint": str(tmp_path_factory.mktemp("jvm")), "ui_port": 0, "master": "local[1]"}
     build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars).stop()
 

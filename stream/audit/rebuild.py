@@ -52,13 +52,14 @@ from spu_assigner.stream.job.checkpoint.recovered import (
     Recovery,
 )
 from spu_assigner.stream.job.failpoints import Failpoint, armed
-from spu_assigner.stream.job.faults import innermost_line, unreachable
+from spu_assigner.stream.job.faults import causes, innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
 from spu_assigner.stream.job.query import SERVERS, server_of, shard_labels
 from spu_assigner.stream.job.session import command_session
+from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.published import PublishedState, read_published
-from spu_assigner.stream.job.shard.state_log import first_writes
+from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.acls import Role
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -253,7 +254,7 @@ def _write(
         metadata = f'{{"id":"{report.checkpoint_id}",{RECOVERED}}}'
         files.write(f"{place}/{METADATA_FILE}", metadata)
     except Py4JJavaError as reason:
-        raise RecoverError(unreachable(place, innermost_line(reason))) from reason
+        raise RecoverError(unreachable(place, innermost_line([*causes(reason)]))) from reason
 
 
 def _mark(sink: TransactionalSink, report: RecoverReport, last: CommitMarker) -> None:
@@ -298,6 +299,8 @@ def write_state(file: Path, published: PublishedState, *, shards: int) -> None:
                 for key, value in published.entries(name)
             }
             label, half = divmod(number, SERVERS)
-            for name, value in first_writes(entries):
+            shard = Shard(Clusters())
+            shard.begin(None)
+            for name, value in shard.commit(entries):
                 row = [[label], [f"{half}/{name}"], [value or b""]]
                 writer.write_table(pa.table(row, schema=schema))

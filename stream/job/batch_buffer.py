@@ -17,7 +17,7 @@ from typing import IO, Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job.shard.bundle import Bundle, SourceRange, merged_ranges
-from spu_assigner.stream.job.shard.spill import Note, digest_of, read_note
+from spu_assigner.stream.job.shard.spill import Note, read_note
 from spu_assigner.stream.job.shard.tally import Tally
 
 SHARD: Final = struct.Struct(">i")  # in a digest, before the shard's messages
@@ -60,12 +60,8 @@ class BatchBuffer(ExitStack):
                 ) from reason
         self._bundles[shard, sequence] = note or bundle
 
-    def bundles(self) -> Iterator[Bundle]:
-        """All bundles in order; may be iterated more than once."""
-        return (bundle for _, bundle in self.placed())
-
     def placed(self) -> Iterator[tuple[int, Bundle]]:
-        """The same, each with its shard."""
+        """All bundles in order, each with its shard; may be iterated more than once."""
         for place in sorted(self._bundles):
             found = self._bundles[place]
             yield place[0], Bundle(found if isinstance(found, bytes) else self._read(found))
@@ -79,7 +75,7 @@ class BatchBuffer(ExitStack):
                 f"a file with a part of the batch ends {note.size - len(data)} bytes early; "
                 f"expected {note.size} from {note.position} on; {_REPEATED}"
             )
-        if digest_of(data) != note.digest:
+        if hashlib.sha256(data).digest() != note.digest:
             raise BatchBufferError(
                 f"the {note.size} bytes from {note.position} on of a file with a part of the batch "
                 "are not what was written there: something else has written to it, or the disk "
@@ -112,8 +108,8 @@ def summary_of(buffer: BatchBuffer) -> Summary:
         digest.update(bundle.digestible)
         ranges += bundle.ranges
         count += bundle.count
-        if bundle.tally:
-            tallies[shard] = Tally.of_bytes(bundle.tally)
+        if bundle.tally is not None:
+            tallies[shard] = bundle.tally
     return Summary(
         digest=digest.hexdigest(), count=count, ranges=merged_ranges(ranges), tallies=tallies
     )

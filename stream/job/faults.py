@@ -12,11 +12,13 @@ An exception of Spark's is a chain of causes; what says most is somewhere in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError, Py4JNetworkError
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job.checkpoint.files import (
     RECOVER,
@@ -104,11 +106,6 @@ class Cause:
     source: str = ""  # of Java's: class and method of the first part of Spark's streaming
 
     @property
-    def is_by_others(self) -> bool:
-        """Whether another process wrote the checkpoint."""
-        return self.condition.startswith(_SHARED)
-
-    @property
     def is_damage(self) -> bool:
         """Whether it says that a checkpoint cannot be used."""
         if any(part in self.condition for part in _NO_DAMAGE):
@@ -123,8 +120,6 @@ class Cause:
 
 def jvm_may_be_gone() -> suppress:
     """Where there is no JVM, nothing is to be stopped."""
-    from py4j.protocol import Py4JNetworkError
-
     return suppress(Py4JNetworkError, OSError)
 
 
@@ -136,8 +131,6 @@ def named_end(
     failure: BaseException | None = None,
 ) -> AssignerError:
     """What Spark raised, as an error that says what to do."""
-    from py4j.protocol import Py4JError
-
     place = absolute(settings.checkpoint)
 
     def look() -> None:
@@ -156,16 +149,13 @@ def named(
 ) -> AssignerError:
     """An exception of the query as an error that says what to do.
 
-    Args:
-        error: what Spark raised.
-        checkpoint: the query's.
-        failure: what the sink raised, if it did: Spark has it as text only.
-        look: at the input topics; raises what is wrong with them.
+    `failure` is what the sink raised, if it did: Spark has it as text only. `look` looks at the
+    input topics, and raises what is wrong with them.
     """
     if isinstance(failure, AssignerError):
         return failure
     chain = [*causes(error), *(() if failure is None else causes(failure))]
-    if any(cause.is_by_others for cause in chain):
+    if is_by_others(chain):
         return CheckpointSharedError(
             f"another process writes checkpoint {checkpoint} as well, and has planned a batch "
             "there; stop all jobs on this checkpoint, then start one: it resumes where they stopped"
@@ -180,17 +170,12 @@ def named(
         or other_step(chain, checkpoint)
         or _damaged(chain, checkpoint)
     )
-    return known or JobError(f"the query stopped: {_innermost_line(chain)}")
+    return known or JobError(f"the query stopped: {innermost_line(chain)}")
 
 
-def innermost_line(error: BaseException) -> str:
-    """The line of an exception of Spark's or Java's that says most."""
-    return _innermost_line([*causes(error)])
-
-
-def is_by_others(error: BaseException) -> bool:
+def is_by_others(chain: Iterable[Cause]) -> bool:
     """Whether Spark stopped because another process wrote the checkpoint."""
-    return any(cause.is_by_others for cause in causes(error))
+    return any(cause.condition.startswith(_SHARED) for cause in chain)
 
 
 def causes(error: BaseException) -> Iterator[Cause]:
@@ -208,7 +193,6 @@ def causes(error: BaseException) -> Iterator[Cause]:
 
 
 def _cause(throwable: Any) -> Cause:
-    from py4j.java_gateway import is_instance_of
     from pyspark import SparkContext
 
     condition = ""
@@ -257,7 +241,7 @@ def store_failure(chain: list[Cause], checkpoint: str) -> AssignerError | None:
         return None
     if not any(cause.kind.startswith(_STORE) or _NO_JARS in cause.message for cause in chain):
         return None
-    return CheckpointUnreachableError(unreachable(checkpoint, _innermost_line(chain)))
+    return CheckpointUnreachableError(unreachable(checkpoint, innermost_line(chain)))
 
 
 def unreachable(checkpoint: str, reason: str) -> str:
@@ -295,7 +279,7 @@ def other_step(chain: list[Cause], checkpoint: str) -> AssignerError | None:
 
 def _damaged(chain: list[Cause], checkpoint: str) -> AssignerError | None:
     text = " ".join(cause.message for cause in chain)
-    line = _innermost_line(chain)
+    line = innermost_line(chain)
     if any(cause.kind.endswith(_REFUSED) for cause in chain) or "Permission denied" in text:
         return CheckpointError(
             f"checkpoint {checkpoint} may not be read or written by this user ({line}); run the "
@@ -326,10 +310,7 @@ def _file(cause: Cause, checkpoint: str) -> str | None:
     return None if found is None else found[1]
 
 
-def _innermost_line(chain: list[Cause]) -> str:
-    """The line that says most: that of the innermost cause which says anything."""
-    return _line(next((cause for cause in reversed(chain) if cause.message.strip()), chain[-1]))
-
-
-def _line(cause: Cause) -> str:
-    return next((line.strip() for line in cause.message.splitlines() if line.strip()), cause.kind)
+def innermost_line(chain: Sequence[Cause]) -> str:
+    """The line that says most: the first of the innermost cause which says anything."""
+    lines = (line.strip() for cause in reversed(chain) for line in cause.message.splitlines())
+    return next(filter(None, lines), chain[-1].kind)

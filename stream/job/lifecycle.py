@@ -20,6 +20,7 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Final, Self
 
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.files import (
@@ -34,8 +35,15 @@ from spu_assigner.stream.job.checkpoint.inputs import (
     note_topics,
     require_same_ids,
 )
-from spu_assigner.stream.job.faults import SparkGoneError, is_by_others, jvm_may_be_gone, named_end
+from spu_assigner.stream.job.faults import (
+    SparkGoneError,
+    causes,
+    is_by_others,
+    jvm_may_be_gone,
+    named_end,
+)
 from spu_assigner.stream.job.marker_check import FencedError, as_recovery
+from spu_assigner.stream.job.metrics.watcher import Watch
 from spu_assigner.stream.job.ownership import Ownership, files_of
 from spu_assigner.stream.job.query import (
     begin_query,
@@ -45,6 +53,7 @@ from spu_assigner.stream.job.query import (
     signs_of_life,
 )
 from spu_assigner.stream.job.session import build_session, ensure_jars
+from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.start_checks import (
     CHECKPOINT,
     INPUT,
@@ -61,8 +70,6 @@ from spu_assigner.stream.local.jvm.java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from spu_assigner.stream.job.metrics.watcher import Watch
-    from spu_assigner.stream.job.sink import TransactionalSink
 
 # Of a query that found its checkpoint written by a process that was shut out, in a row, without a
 # batch of its own between them. Such a process plans one batch at most before it notices.
@@ -107,15 +114,8 @@ class Job:
         except FencedError as reason:
             self._end_by(reason)
 
-    @property
-    def ui_url(self) -> str | None:
-        """Where Spark's UI is."""
-        url: str | None = self.spark.sparkContext.uiWebUrl
-        return url
-
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the query's end; False: it still runs. Raises why it ended, if not stopped."""
-        from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
         while self._ended_by is None:
@@ -142,7 +142,7 @@ class Job:
 
     def _may_restart(self, reason: BaseException) -> bool:
         """Raises FencedError: this process is the one that was shut out."""
-        if self._ended_by is not None or self.sink.failure is not None or not is_by_others(reason):
+        if self._ended_by or self.sink.failure or not is_by_others(causes(reason)):
             return False
         self.sink.check_owner()
         sent = -1 if self.sink.last is None else self.sink.last.batch
@@ -157,7 +157,6 @@ class Job:
         The sink stays as it is. Were the transactional id taken again, this would shut out a
         process that has taken it since; so Kafka says at the next batch whose it is.
         """
-        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
@@ -178,8 +177,6 @@ class Job:
         """Stop the query at once: what it wrote from now on would be in its successor's way, or be
         an answer to part of what there is.
         """
-        from py4j.protocol import Py4JError
-
         self._ended_by = reason
         self.watch.health.ended(str(reason))
         with suppress(Py4JError, OSError):  # `await_termination` says why.
@@ -208,17 +205,13 @@ class Job:
         self.stop()
 
 
-def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
-    """Check what the job relies on, and start it; raises why it cannot be started.
-
-    Args:
-        environ: the environment to find Java and the cache with; this process's by default.
-    """
-    check_early(settings, environ)
+def start(settings: Settings) -> Job:
+    """Check what the job relies on, and start it; raises why it cannot be started."""
+    check_early(settings)
     java = jars = None
     if SUBMITTED not in os.environ:  # Else spark-submit has started the JVM, with its jars.
-        jars = ensure_jars(settings.checkpoint, environ)
-        java = ensure_java(environ)
+        jars = ensure_jars(settings.checkpoint)
+        java = ensure_java()
     spark = build_session(settings, java=java, jars=jars)
     try:
         return start_query(spark, settings)
@@ -229,10 +222,7 @@ def start(settings: Settings, environ: Mapping[str, str] | None = None) -> Job:
 
 def start_query(spark: SparkSession, settings: Settings) -> Job:
     """Start the query in a session that was built for it."""
-    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from spu_assigner.stream.job.metrics.watcher import Watch
-    from spu_assigner.stream.job.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
     look = StartLook(settings=settings, files=SparkFiles(spark))
@@ -281,10 +271,8 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
                 signs=partial(signs_of_life, spark, run),
                 see_inputs=partial(job.see_inputs, topic_ids),
             )
-        except (PySparkException, Py4JJavaError) as reason:
-            raise named_end(reason, spark, settings) from reason
-        except OSError as reason:
-            if reason.filename is None:
+        except (PySparkException, Py4JJavaError, OSError) as reason:
+            if isinstance(reason, OSError) and reason.filename is None:
                 raise
             raise named_end(reason, spark, settings) from reason
         undo.pop_all()

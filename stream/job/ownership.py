@@ -30,6 +30,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from py4j.protocol import Py4JError
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
     Files,
@@ -54,9 +55,6 @@ class _Note(NamedTuple):
     name: str
     is_own: bool
     is_starting: bool
-
-
-_NONE: Final = _Note(number=0, name="", is_own=False, is_starting=False)
 
 
 class Ownership:
@@ -93,8 +91,6 @@ class Ownership:
 
     def check(self) -> None:
         """Raise FencedError if a later process is the owner, as far as the notes can be read."""
-        from py4j.protocol import Py4JError
-
         with suppress(OSError, Py4JError):
             self._require_none_after(self._number)
 
@@ -126,8 +122,8 @@ class Ownership:
     def _require_none_after(self, number: int | None) -> None:
         if number is None:
             return
-        newest = max(each for each in [*self._notes(), _NONE] if not each.is_starting)
-        if newest.number <= number:
+        newest = max((each for each in self._notes() if not each.is_starting), default=None)
+        if newest is None or newest.number <= number:
             return
         try:  # For a person; by the notes' names alone the answer is the same.
             lines = self._files.lines(f"{self._folder}/{newest.name}") or ()

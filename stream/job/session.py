@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
@@ -51,19 +51,6 @@ JVM: Final = (
 # For what ends within minutes: the fast compiler alone. Of a job that runs for longer, the thorough
 # one's code gives back what its threads take.
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
-_S3_OPTIONS: Final = {
-    "spark.sql.streaming.checkpointFileManagerClass": _OBJECT_STORE_FILES,
-    # Hadoop's default one is for columns of large files, and needs more of Amazon's SDK.
-    "spark.hadoop.fs.s3a.input.stream.type": "classic",
-    # No requests for what other file systems promise: that a path's parents are folders, that a
-    # folder outlives its last file.
-    "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
-}
-# Hadoop waits for minutes for a store that does not answer. So does the job, but not a person.
-_S3_BRIEF: Final = {
-    "spark.hadoop.fs.s3a.attempts.maximum": "2",
-    "spark.hadoop.fs.s3a.retry.limit": "2",
-}
 S3_ENDPOINT: Final = "AWS_ENDPOINT_URL"  # Spark reads it, with AWS_ACCESS_KEY_ID and the others
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
@@ -74,31 +61,20 @@ class SessionError(AssignerError):
     """Spark could not be started."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Jars:
-    """The jars that Spark is given."""
-
-    kafka: Sequence[Path]
-    local: Sequence[Path]  # a file system for local checkpoints
-    s3: Sequence[Path] = ()  # one for checkpoints on S3
+Jars = Mapping[Group, Sequence[Path]]  # that Spark is given; always with "spark-local"
 
 
-def ensure_jars(
-    checkpoint: str,
-    environ: Mapping[str, str] | None = None,
-    *,
-    reads_kafka: bool = True,
-) -> Jars:
+def ensure_jars(checkpoint: str, *, reads_kafka: bool = True) -> Jars:
     """The jars for a session that uses this checkpoint; those for S3 only where it is on S3."""
     groups: list[Group] = ["spark-local"]
     groups += ["spark-kafka"] if reads_kafka else []
     groups += ["spark-s3"] if is_on_s3(checkpoint) else []
-    found = ensure_all(groups, environ)
-    return Jars(
-        kafka=found.get("spark-kafka", ()),
-        local=found["spark-local"],
-        s3=found.get("spark-s3", ()),
-    )
+    return ensure_all(groups)
+
+
+def jars_option(jars: Jars) -> str:
+    """What Spark's `--jars`, or `spark.jars`, is given of them."""
+    return ",".join(map(str, [*jars.get("spark-kafka", ()), EXTENSION, *jars.get("spark-s3", ())]))
 
 
 def build_session(
@@ -132,7 +108,7 @@ def build_session(
         options |= s3_options(is_brief=short_lived)
     if master.startswith("local") and java is not None and jars is not None:
         if jvm_options is None:
-            jvm_options = spark_class_archive.jvm_options(java, jars.local)
+            jvm_options = spark_class_archive.jvm_options(java, jars["spark-local"])
         if short_lived:
             jvm_options = [*jvm_options, SHORT_LIVED]
         options["spark.driver.extraJavaOptions"] = " ".join([*JVM, *jvm_options])
@@ -207,7 +183,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     place = absolute(settings.checkpoint)
     options: dict[str, str] = {}
     if jars is not None:
-        options["spark.jars"] = ",".join(map(str, [*jars.kafka, EXTENSION, *jars.s3]))
+        options["spark.jars"] = jars_option(jars)
         options["spark.driver.memory"] = settings.driver_memory
     if not master.startswith("local"):
         return options
@@ -219,7 +195,7 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
     if jars is None:
         return options
     # The archive of Spark's classes is of a class path that begins with these.
-    local = os.pathsep.join(map(str, jars.local))
+    local = os.pathsep.join(map(str, jars["spark-local"]))
     options |= {"spark.driver.extraClassPath": local, "spark.executor.extraClassPath": local}
     if is_local(place):
         # Hadoop's own local files start a process for each file made (chmod): half of a small
@@ -234,7 +210,17 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
 
 def s3_options(*, is_brief: bool) -> dict[str, str]:
     """What a checkpoint on S3 needs."""
-    options = {**_S3_OPTIONS, **(_S3_BRIEF if is_brief else {})}
+    options = {
+        "spark.sql.streaming.checkpointFileManagerClass": _OBJECT_STORE_FILES,
+        # Hadoop's default one is for columns of large files, and needs more of Amazon's SDK.
+        "spark.hadoop.fs.s3a.input.stream.type": "classic",
+        # No requests for what other file systems promise: that a path's parents are folders, that
+        # a folder outlives its last file.
+        "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
+    }
+    if is_brief:  # Hadoop waits for minutes for a store that does not answer; a person does not.
+        options["spark.hadoop.fs.s3a.attempts.maximum"] = "2"
+        options["spark.hadoop.fs.s3a.retry.limit"] = "2"
     if os.environ.get(S3_ENDPOINT):
         # A server of one's own has one name, and not one for each bucket as Amazon has.
         options["spark.hadoop.fs.s3a.path.style.access"] = "true"

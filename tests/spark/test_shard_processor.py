@@ -33,7 +33,7 @@ from spu_assigner.stream.job.query import (
     server_of,
     shard_labels,
 )
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Message, MessageKind
 from spu_assigner.stream.job.shard.input_batch import Batch
@@ -141,11 +141,10 @@ class Query:
 @pytest.fixture(scope="module")
 def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with the options of the job."""
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    jars = ensure_all(["spark-kafka", "spark-local"])
     checkpoint = str(tmp_path_factory.mktemp("session"))
     flags = {"checkpoint": checkpoint, "ui_port": 0, "master": "local[2]"}
-    options = jvm_options(java, jars.local)
+    options = jvm_options(java, jars["spark-local"])
     session = build_session(
         Settings.load(flags=flags, environ={}), java=java, jars=jars, jvm_options=options
     )

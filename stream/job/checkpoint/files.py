@@ -105,9 +105,7 @@ def is_on_s3(checkpoint: str) -> bool:
 def make_private(checkpoint: str, *, alone: bool) -> None:
     """Make a checkpoint on this machine a folder of this user's alone; others are as they are.
 
-    Args:
-        alone: whether this user is the only one who writes there. The executors of a Spark cluster
-            may be another one; then its rights are the cluster's matter.
+    Not `alone` if the executors of a Spark cluster write there, which may be another user's.
     """
     if alone and is_local(checkpoint):
         private_folder(local_path(checkpoint))

@@ -61,8 +61,7 @@ prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has 
 class Metrics(Collector):
     """Counts of one job, in a registry of their own; any thread may report and scrape.
 
-    Args:
-        moves: the run that moves partitions, or the last one; None: none is known.
+    `moves` gives the run that moves partitions, or the last one; None: none is known.
     """
 
     def __init__(
@@ -189,7 +188,7 @@ class Metrics(Collector):
                 ([topic, str(part)], max(0, end - self._positions.get((topic, part), first)))
                 for (topic, part), (first, end) in sorted(self._ends.items())
             ]
-        shown = largest_clusters(clusters, total)  # Without the lock: of many it takes a while.
+        shown = _largest(clusters, total)  # Without the lock: of many it takes a while.
         for name, what, figure in _CLUSTER:
             rows = (([cluster], figure(figures)) for cluster, figures in shown.items())
             yield _gauges(f"cluster_{name}", what, ["cluster"], rows)
@@ -269,21 +268,19 @@ def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
     live = prometheus.Gauge(
         PREFIX + "live", "1 while the query shows signs of life", registry=registry
     )
-    live.set_function(lambda: health.live().ok)
+    live.set_function(lambda: health.live()["live"])
     ready = prometheus.Gauge(PREFIX + "ready", "1 while events are answered", registry=registry)
-    ready.set_function(lambda: health.ready().ok)
+    ready.set_function(lambda: health.ready()["ready"])
     prometheus.ProcessCollector(registry=registry)
 
 
-def largest_clusters(
-    clusters: Mapping[str, Figures], total: Figures, limit: int = CLUSTERS_SHOWN
-) -> dict[str, Figures]:
+def _largest(clusters: Mapping[str, Figures], total: Figures) -> dict[str, Figures]:
     """The largest clusters by replicas, then by capacity, then by name, in order of names.
 
     All others are together under a name that is no cluster's. `total` is the sum of all.
     """
     largest = heapq.nsmallest(
-        limit,
+        CLUSTERS_SHOWN,
         clusters,
         key=lambda name: (-clusters[name].replicas, -clusters[name].capacity, name),
     )

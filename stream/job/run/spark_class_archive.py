@@ -33,15 +33,9 @@ def ensure_spark_image(
     environ: Mapping[str, str] | None = None,
     report: Callable[[str], None] = lambda message: None,
 ) -> bool:
-    """Make the archive for this Java and these jars unless it is there; half a minute.
-
-    Without it the job works as well, so what fails here is reported and no error; it returns False
-    then.
-
-    Args:
-        jars: what Spark is given besides its own, in the order of its class path.
-        environ: the environment to find the cache with; this process's by default.
-        report: is called when it has to be made, and with why it could not be.
+    """Make the archive for this Java and these jars, in the order of the class path, unless it is
+    there; half a minute. Without it the job works as well, so what fails here is reported and no
+    error; it returns False then.
     """
     folder, log = archive_folder(java, jars, environ), cache_home(environ) / LOG
 

@@ -26,12 +26,7 @@ from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, encode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.job.shard.bundle import (
-    SOURCE_TOPICS,
-    Bundler,
-    InputSource,
-    MessageKind,
-)
+from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, Bundler, InputSource, MessageKind
 from spu_assigner.stream.job.shard.clusters import Clusters, entry_name, map_key, state_key
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.shard.state_log import Shard, Write
@@ -101,13 +96,11 @@ class ShardBatch:
                 yield full.pop(0)
         self._put_state()
         yield from full
-        yield self._bundler.close(batch.ranges(), self._tally(len(batch.rows)).to_bytes())
+        yield self._bundler.close(batch.ranges(), self._tally())
 
     def _answer(self, row: Row) -> None:
-        """Decide one message.
-
-        Raises:
-            DecodeError: it is no event under its own key; nothing has changed.
+        """Decide one message; raises DecodeError, and changes nothing, if it is no event under its
+        own key.
         """
         source, _, _, time_ms, key, value = row
         if key is None:
@@ -155,7 +148,9 @@ class ShardBatch:
                 key = b"%b/%b" % (key, answer.topic.encode())
                 data = encode_record(answer, wire=self._options.wire)
                 kind = MessageKind.TOPIC_STATUS
-                self._answers[_answered(event, answer)] += 1
+                request = REQUESTS[type(event)] if answer.cause == event.event_id else EARLIER
+                code = "" if answer.code is None else answer.code.value
+                self._answers[request, answer.status, code] += 1
             case RingEvent():
                 data = encode_record(answer, wire=self._options.wire)
                 kind = MessageKind.RING_EVENT
@@ -193,7 +188,7 @@ class ShardBatch:
                 event_id = b"%b%d" % (place, ordinal)
                 self._bundler.put(STATE_KINDS[kind], event_id, key, value, time_ms)
 
-    def _tally(self, events: int) -> Tally:
+    def _tally(self) -> Tally:
         """What the batch came to, when all is answered."""
         unmeasured = self._clusters.unmeasured
         unmeasured |= dict.fromkeys(self._touched)
@@ -204,7 +199,6 @@ class ShardBatch:
         shares = {name: each.ledger.largest_shares() for name, each in states.items()}
         self._clusters.forget_empty({**self._touched, **states})
         return Tally(
-            events=events,
             answers=self._answers,
             dead_letters=self._dead_letters,
             repeated=self._repeated,
@@ -219,17 +213,8 @@ def own_names(prefix: str) -> frozenset[str]:
     return frozenset(f"{prefix}{spec.name}" for spec in TOPICS)
 
 
-def _answered(event: Event, status: TopicStatus) -> Answered:
-    """What an answer counts as."""
-    request = REQUESTS[type(event)] if status.cause == event.event_id else EARLIER
-    return request, status.status, "" if status.code is None else status.code.value
-
-
 def process(
-    shard: Shard[Clusters],
-    batch: Batch,
-    options: Options,
-    alive: Callable[[], None] = lambda: None,
+    shard: Shard[Clusters], batch: Batch, options: Options, alive: Callable[[], None] = lambda: None
 ) -> Iterator[bytes | Write]:
     """A shard's part of a batch: gives bundles, and what is to be written to the state.
 

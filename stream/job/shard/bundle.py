@@ -21,12 +21,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 from spu_assigner.core.base.errors import InvariantError
+from spu_assigner.stream.job.shard.tally import Tally
 from spu_assigner.stream.kafka import topics
 from spu_assigner.stream.kafka.cloud_events import TOPIC_RELEASED
 
 BUNDLE_SIZE: Final = 256 * 1024  # bytes; a larger message has a bundle of its own
 
-_FORMAT: Final = 4
+_FORMAT: Final = 5
 _HEADER: Final = struct.Struct(">BIII")
 _MESSAGE: Final = struct.Struct(">BHiiq")
 
@@ -91,7 +92,7 @@ class SourceRange(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     count: int
 
 
-_SUMMARY: Final = msgspec.msgpack.Decoder(tuple[list[SourceRange], bytes])
+_SUMMARY: Final = msgspec.msgpack.Decoder(tuple[list[SourceRange], Tally | None])
 
 
 def message_bytes(
@@ -124,7 +125,7 @@ class Bundler:
         if self._size >= BUNDLE_SIZE:
             self.full.append(self.close(()))
 
-    def close(self, ranges: Sequence[SourceRange], tally: bytes = b"") -> bytes:
+    def close(self, ranges: Sequence[SourceRange], tally: Tally | None = None) -> bytes:
         """The last bundle, with what was read, and what that came to."""
         summary = msgspec.msgpack.encode((ranges, tally))
         header = _HEADER.pack(_FORMAT, self._count, len(summary), self._size)
@@ -139,18 +140,17 @@ class Bundle:
     __slots__ = ("count", "digestible", "ranges", "tally")
 
     def __init__(self, data: bytes) -> None:
-        """Unpack.
-
-        Raises:
-            InvariantError: it was not made by this release's `Bundler`.
-        """
+        """Unpack; raises InvariantError if it was not made by this release's `Bundler`."""
         form, self.count, summary_size, size = _HEADER.unpack_from(data)
         if form != _FORMAT:
             raise InvariantError(f"a bundle has format {form}; expected {_FORMAT}")
         end = _HEADER.size + summary_size
         if len(data) != end + size:
             raise InvariantError(f"a bundle has {len(data)} bytes; its header says {end + size}")
-        self.ranges, self.tally = _SUMMARY.decode(data[_HEADER.size : end])
+        try:
+            self.ranges, self.tally = _SUMMARY.decode(data[_HEADER.size : end])
+        except msgspec.DecodeError as reason:
+            raise InvariantError(f"a bundle's summary cannot be read: {reason}") from reason
         self.digestible = data[end:]
 
     def messages(self) -> Iterator[Message]:

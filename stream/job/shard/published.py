@@ -138,9 +138,8 @@ class PublishedState:
 def read_published(connection: Connection, *, held_seconds: float | None = None) -> PublishedState:
     """All that is committed now.
 
-    Args:
-        held_seconds: how long to wait for open transactions, which may hide what is committed; by
-            default what is hidden is not read.
+    Open transactions may hide what is committed: they are waited for `held_seconds`; by default
+    what is hidden is not read.
     """
     published = PublishedState(connection.prefix)
     with Reader(connection, [REPLICA_MAP, ASSIGNER_STATE], from_beginning=True) as reader:

@@ -75,8 +75,7 @@ YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live
 def options_to_json(options: Options, *, spills: bool) -> str:
     """What a server is given of the settings, on one line.
 
-    Args:
-        spills: whether large answers may go by files: the driver is on this machine.
+    `spills`: large answers may go by files, since the driver is on this machine.
     """
     return msgspec.json.encode((options, spills)).decode()
 

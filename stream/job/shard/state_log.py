@@ -176,31 +176,6 @@ class Shard(Generic[CopyT]):
                 self._valid_size += size
 
 
-def first_writes(entries: Entries) -> Iterator[Write]:
-    """What a store must hold of a new shard with these entries."""
-    shard = Shard(_Entries())
-    shard.begin(None)
-    return shard.commit(entries)
-
-
-def read_entries(stored: Mapping[str, bytes]) -> dict[bytes, bytes]:
-    """The valid entries of a stored shard."""
-    shard = Shard(_Entries())
-    numbers = shard.begin(stored.get(HEAD))
-    shard.take(stored.get(segment_key(number), b"") for number in numbers)
-    return shard.copy
-
-
-class _Entries(dict[bytes, bytes]):
-    """A copy that decodes nothing."""
-
-    def restore(self, key: bytes, value: bytes | None) -> None:
-        if value is None:
-            self.pop(key, None)
-        else:
-            self[key] = value
-
-
 def segment_key(number: int) -> str:
     """The key of a segment in the store."""
     return f"seg-{number:012d}"

@@ -17,7 +17,6 @@ from operator import add, sub
 from typing import Final, get_args
 
 import msgspec
-from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicAdopted
 from spu_assigner.core.state.cluster_state import ClusterState
 
@@ -65,7 +64,6 @@ class Figures:
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers of one shard's part of a batch."""
 
-    events: int = 0  # what is no event included
     answers: dict[Answered, int] = {}  # messages of `topic-status`
     dead_letters: dict[str, int] = {}  # by code
     repeated: int = 0  # events that were remembered, and changed nothing
@@ -73,18 +71,6 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     # Of these where SPUs have resources: the largest share that is used on an SPU, by resource.
     shares: dict[str, dict[str, float]] = {}
     cluster_count: int = 0  # that the shard knows
-
-    def to_bytes(self) -> bytes:
-        """For the last bundle."""
-        return msgspec.msgpack.encode(self)
-
-    @classmethod
-    def of_bytes(cls, data: bytes) -> Tally:
-        """The tally that the bytes are."""
-        try:
-            return msgspec.msgpack.decode(data, type=cls)
-        except msgspec.DecodeError as reason:
-            raise InvariantError(f"{len(data)} bytes are no tally of a batch: {reason}") from reason
 
 
 def figures_of(state: ClusterState) -> Figures:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spu_assigner.stream.job.checkpoint.files import SHUFFLE_PARTITIONS
 from spu_assigner.stream.job.query import FETCH_WAIT_MS_MAX
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.jars import ensure_all
 from spu_assigner.stream.local.jvm.java import ensure_java
@@ -57,11 +57,7 @@ def run(query: Callable[[Any, Settings], Any]) -> None:
         environ={},
     )
     jars = ensure_all(["spark-kafka", "spark-local"])
-    spark = build_session(
-        settings,
-        java=ensure_java(),
-        jars=Jars(kafka=jars["spark-kafka"], local=jars["spark-local"]),
-    )
+    spark = build_session(settings, java=ensure_java(), jars=jars)
     spark.conf.set(SHUFFLE_PARTITIONS, SHARDS)
     running = (
         query(spark, settings)

@@ -38,10 +38,10 @@ def test_the_structured_streaming_page_names_the_query_and_its_batches(
         process_all(job.query)
         last = kafka.markers()[-1].batch
         page = browser.new_page(viewport={"width": 1200, "height": 620})
-        page.goto(f"{job.ui_url}/jobs/", timeout=MILLISECONDS_MAX)
+        page.goto(f"{job.spark.sparkContext.uiWebUrl}/jobs/", timeout=MILLISECONDS_MAX)
         shown = page.locator("#completedJob-table tbody tr").first.inner_text()
         assert f"the-assigner, batch {last}" in shown
-        page.goto(f"{job.ui_url}/StreamingQuery/", timeout=MILLISECONDS_MAX)
+        page.goto(f"{job.spark.sparkContext.uiWebUrl}/StreamingQuery/", timeout=MILLISECONDS_MAX)
         (row,) = page.locator("#active-table, table").locator("tbody tr").all()[:1]
         cells = [cell.strip() for cell in row.locator("td").all_inner_texts()]
         assert {"the-assigner", "RUNNING"} <= {*cells}

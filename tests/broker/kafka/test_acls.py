@@ -47,7 +47,7 @@ from spu_assigner.stream.clusters.plan.model import ChangeKind, Maps, Wanted
 from spu_assigner.stream.clusters.plan.sources import matcher, read_maps, sized
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session
 from spu_assigner.stream.job.shard.bundle import KINDS, Bundler
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka import topic_admin
@@ -135,8 +135,7 @@ def spark(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     It has Kafka's jars as well: those of the first one are those of all in this process.
     """
     flags = {"checkpoint": str(tmp_path_factory.mktemp("spark")), "ui_port": 0}
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    jars = ensure_all(["spark-kafka", "spark-local"])
     session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
     yield
     session.stop()

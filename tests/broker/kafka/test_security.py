@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from spu_assigner.stream.job.query import read_events
-from spu_assigner.stream.job.session import Jars, build_session
+from spu_assigner.stream.job.session import build_session
 from spu_assigner.stream.kafka import connection_diagnosis, log_dirs
 from spu_assigner.stream.kafka.acls import Acl, Resource, Role, acls
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
@@ -107,8 +107,7 @@ def test_the_whole_job_runs_over_tls_as_users_with_exactly_their_rights(
 
 @pytest.fixture
 def spark(java: Java, tmp_path: Path) -> Iterator[SparkSession]:
-    found = ensure_all(["spark-kafka", "spark-local"])
-    jars = Jars(kafka=found["spark-kafka"], local=found["spark-local"])
+    jars = ensure_all(["spark-kafka", "spark-local"])
     flags = {"master": "local[2]", "ui_port": 0, "checkpoint": str(tmp_path / "checkpoint")}
     session = build_session(Settings.load(flags=flags, environ={}), java=java, jars=jars)
     yield session

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from spu_assigner.stream.job.shard.clusters import Clusters
-from spu_assigner.stream.job.shard.state_log import read_entries
+from support.shard.stored_entries import read_entries
 
 _READER_OPTIONS = {
     "spark.sql.streaming.stateStore.providerClass": (

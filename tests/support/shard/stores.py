@@ -18,11 +18,11 @@ from spu_assigner.stream.job.shard.state_log import (
     CopyT,
     Entries,
     Shard,
-    read_entries,
     segment_key,
 )
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.job.streams import INPUTS, TOPIC_EVENTS, Outgoing
+from support.shard.stored_entries import read_entries
 
 TIME_MS = 1_700_000_000_000
 

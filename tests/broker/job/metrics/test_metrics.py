@@ -151,8 +151,8 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
         base = url.removesuffix("/metrics")
         page = until(lambda: asked(url)[1], is_shown)
         places = [
-            f"{job.ui_url}/metrics/prometheus",
-            f"{job.ui_url}/metrics/executors/prometheus",
+            f"{job.spark.sparkContext.uiWebUrl}/metrics/prometheus",
+            f"{job.spark.sparkContext.uiWebUrl}/metrics/executors/prometheus",
         ]
         pages = (page, *(asked(place)[1] for place in places))
         live, ready = as_json(f"{base}/live"), as_json(f"{base}/ready")

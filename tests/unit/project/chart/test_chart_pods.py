@@ -69,7 +69,7 @@ def test_the_image_has_what_run_needs_on_a_read_only_root(monkeypatch: pytest.Mo
     [brought] = re.findall(r"^JOB_JARS.*= \((.*)\)$", images, re.MULTILINE)
     needed: set[str] = set()
 
-    def ensure_all(groups: list[str], environ: object = None) -> dict[str, list[Path]]:
+    def ensure_all(groups: list[str]) -> dict[str, list[Path]]:
         needed.update(groups)
         return {group: [] for group in groups}
 

@@ -14,6 +14,7 @@ from spu_assigner.stream.job.faults import (
     Cause,
     CheckpointUnreachableError,
     JobError,
+    is_by_others,
     named,
     other_step,
     store_failure,
@@ -89,7 +90,7 @@ def test_a_gap_in_the_input_goes_before_what_follows_from_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("condition", "source", "is_damage", "is_by_others"),
+    ("condition", "source", "is_damage", "by_others"),
     [
         ("CANNOT_LOAD_STATE_STORE.UNCATEGORIZED", "", True, False),
         ("CANNOT_LOAD_STATE_STORE.ROCKSDB_STORE_PROVIDER_OUT_OF_MEMORY", "", False, False),
@@ -104,12 +105,12 @@ def test_a_gap_in_the_input_goes_before_what_follows_from_it() -> None:
     ],
 )
 def test_damage_and_others_are_recognised_by_sparks_class_of_error_or_by_who_raised_it(
-    condition: str, source: str, is_damage: bool, is_by_others: bool
+    condition: str, source: str, is_damage: bool, by_others: bool
 ) -> None:
     """Not by sentences: these change from release to release."""
     place = f"org.apache.spark.sql.execution.streaming.{source}" if source else ""
     cause = Cause(kind="x", message="y", condition=condition, parameters={}, source=place)
-    assert (cause.is_damage, cause.is_by_others) == (is_damage, is_by_others)
+    assert (cause.is_damage, is_by_others([cause])) == (is_damage, by_others)
 
 
 _SDK = "software.amazon.awssdk.services.s3.model.S3Exception"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +18,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Group]:
     """The groups of jars that were wanted; nothing is fetched."""
     wanted: list[Group] = []
 
-    def ensure_all(
-        groups: Sequence[Group], environ: Mapping[str, str] | None = None
-    ) -> dict[Group, list[Path]]:
+    def ensure_all(groups: Sequence[Group]) -> dict[Group, list[Path]]:
         wanted.extend(groups)
         return {group: [Path(f"/{group}.jar")] for group in groups}
 
@@ -31,14 +29,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Group]:
 @pytest.mark.parametrize("checkpoint", ["/c", "file:/c", "relative", "hdfs://host/c"])
 def test_jars_for_s3_are_fetched_for_no_other_place(checkpoint: str, asked: list[Group]) -> None:
     """Who has no checkpoint there waits for nothing more."""
-    assert ensure_jars(checkpoint).s3 == ()
+    assert "spark-s3" not in ensure_jars(checkpoint)
     assert asked == ["spark-local", "spark-kafka"]
 
 
 def test_a_checkpoint_on_s3_brings_its_jars(asked: list[Group]) -> None:
     jars = ensure_jars("s3a://bucket/c", reads_kafka=False)
     assert asked == ["spark-local", "spark-s3"]
-    assert jars.s3 == [Path("/spark-s3.jar")]
+    assert jars["spark-s3"] == [Path("/spark-s3.jar")]
 
 
 def test_what_is_to_be_submitted_has_the_jars_for_s3(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 
 import pytest
 from hypothesis import given
@@ -82,6 +83,14 @@ def test_a_bundle_of_another_format_is_refused() -> None:
     data = pack([], [])[0]
     with pytest.raises(InvariantError, match="format 9"):
         Bundle(b"\x09" + data[1:])
+
+
+@pytest.mark.parametrize("summary", [b"[]", b"\xff", b"\x92\x90\xc3"])
+def test_a_bundle_with_another_summary_is_refused(summary: bytes) -> None:
+    """As one whose tally has other fields."""
+    header = pack([], [])[0][:5] + struct.pack(">II", len(summary), 0)
+    with pytest.raises(InvariantError, match="summary cannot be read"):
+        Bundle(header + summary)
 
 
 def test_ranges_of_shards_add_up() -> None:

@@ -15,10 +15,10 @@ from spu_assigner.stream.job.shard.state_log import (
     Shard,
     ShardDamagedError,
     ShardFormatError,
-    read_entries,
     segment_key,
 )
 from support.project.case_share import share_of
+from support.shard.stored_entries import read_entries
 from support.shard.stores import DictStore, begin, commit, write_ahead
 
 

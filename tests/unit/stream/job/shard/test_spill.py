@@ -25,7 +25,7 @@ def bundles(count: int) -> list[bytes]:
 
 
 def ids(buffer: BatchBuffer) -> list[bytes]:
-    return [message.id for bundle in buffer.bundles() for message in bundle.messages()]
+    return [message.id for _, bundle in buffer.placed() for message in bundle.messages()]
 
 
 @contextmanager
@@ -103,8 +103,9 @@ def test_a_file_with_other_bytes_stops_the_batch(tail: bytes, says: str, tmp_pat
     with BatchBuffer() as buffer:
         buffer.add(LABEL, 0, first)
         buffer.add(LABEL, 1, last)
-        read = buffer.bundles()
-        assert [message.id for message in next(read).messages()] == [b"id0"]
+        read = buffer.placed()
+        _, bundle = next(read)
+        assert [message.id for message in bundle.messages()] == [b"id0"]
         with pytest.raises(BatchBufferError, match=says):
             next(read)
     with BatchBuffer() as buffer, pytest.raises(BatchBufferError, match="start the job again"):
