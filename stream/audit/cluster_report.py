@@ -175,6 +175,7 @@ def waiting_requests(state: ClusterState) -> list[Report]:
 
 
 def waiting_fields(waiting: Waiting) -> Report:
+    """The report's fields of a waiting request or repair, by name."""
     return {name: getattr(waiting, name) for name in WAITING_FIELDS}
 
 
@@ -204,11 +205,7 @@ def topic_summary(state: ClusterState, name: str) -> Report:
 
 
 def topic_map(state: ClusterState, name: str) -> Report | None:
-    """A living topic's map; None: it is a create that waits.
-
-    Raises:
-        NotThereError: the cluster has no such topic.
-    """
+    """A living topic's map; None: a create that waits. Raises NotThereError: no such topic."""
     topic = state.topics.get(name)
     if topic is None:
         if name in state.waiting:

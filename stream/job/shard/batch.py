@@ -104,11 +104,7 @@ class ShardBatch:
         yield self._bundler.close(batch.ranges(), self._tally(len(batch.rows)).to_bytes())
 
     def _answer(self, row: Row) -> None:
-        """Decide one message.
-
-        Raises:
-            DecodeError: it is no event under its own key; nothing has changed.
-        """
+        """Decide one message; raises DecodeError, with nothing changed, for no event of its key."""
         source, _, _, time_ms, key, value = row
         if key is None:
             raise DecodeError(

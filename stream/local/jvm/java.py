@@ -81,6 +81,7 @@ class Java:
 
     @property
     def executable(self) -> Path:
+        """The program `java`."""
         return self.home / "bin" / "java"
 
     @property

@@ -30,6 +30,7 @@ def jvm_options(
 
 
 def archive_folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None) -> Path:
+    """Where the archive of classes for these versions and jars is."""
     parts = [str(_REVISION), *java.build, version("pyspark")]
     parts += [*package_key(pyspark_folder()), *class_path_key(jars)]
     return cache_home(environ) / "spark" / key_of(parts)
@@ -42,4 +43,5 @@ def pyspark_folder() -> Path:
 
 
 def package_key(package: Path) -> list[str]:
+    """What identifies the jars of a PySpark folder, as part of a key."""
     return [str(package), *class_path_key(sorted((package / "jars").glob("*.jar")))]
