@@ -59,9 +59,11 @@ class Commands(click.Group):
     """A group whose commands are imported when called, and whose errors are one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of all commands, in the order of the help text."""
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None: there is none of this name."""
         if cmd_name not in _COMMANDS:
             return None
         module = import_module(f"spu_assigner.stream.{_COMMANDS[cmd_name][0]}")
@@ -69,6 +71,7 @@ class Commands(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands into the help text, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, about) for name, (_, about) in _COMMANDS.items()])
 

@@ -1,4 +1,4 @@
-"""The file that `spark-submit` is given, for a Spark cluster:
+"""The file that `spark-submit` is given, for a Spark cluster.
 
     export PYSPARK_PYTHON=$(which python) KAFKA_BOOTSTRAP_SERVERS=… SPU_ASSIGNER_CHECKPOINT=…
     spark-submit --master spark://host:7077 $(python -m spu_assigner.stream.submit)

@@ -170,6 +170,7 @@ def waiting_requests(state: ClusterState) -> list[Report]:
 
 
 def waiting_fields(waiting: Waiting) -> Report:
+    """The report's fields of a waiting request or repair, by name."""
     return {name: getattr(waiting, name) for name in WAITING_FIELDS}
 
 
@@ -199,7 +200,7 @@ def topic_summary(state: ClusterState, name: str) -> Report:
 
 
 def topic_map(state: ClusterState, name: str) -> Report | None:
-    """A living topic's map; None: it is a create that waits. NotThereError says what there is."""
+    """A living topic's map; None: a create that waits. Raises NotThereError: no such topic."""
     topic = state.topics.get(name)
     if topic is None:
         if name in state.waiting:

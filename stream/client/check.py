@@ -155,6 +155,7 @@ class FileCheck:
 
     @property
     def is_full(self) -> bool:
+        """Whether no more faults are reported."""
         return len(self._faults) >= FAULTS_MAX
 
     @property

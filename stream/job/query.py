@@ -255,11 +255,15 @@ def signs_of_life(spark: SparkSession, run: str) -> int:
 class BatchSink(Protocol):
     """Who sends the batches, called in the query's thread; what it raises stops the query."""
 
-    def begin(self, batch: int) -> str:
-        """Before a batch's tasks run: gives what Spark's UI calls them."""
+    def begin(self, batch: int) -> None:
+        """Called before a batch's tasks run."""
 
-    def commit(self, batch: int, bundles: bytes) -> None:
-        """Send a batch, of which this is all that `BatchBuffer.take` reads."""
+    def commit(self, batch: int, bundles: bytes) -> str:
+        """Send a batch, of which this is all that `BatchBuffer.take` reads.
+
+        Returns what Spark's UI shows of it: the `FIGURES` of `AnswersProvider.java`, as integers
+        with blanks between them.
+        """
 
 
 def register_sink(spark: SparkSession, run: str, sink: BatchSink) -> None:
@@ -279,6 +283,7 @@ def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery
         .outputMode("append")
         .format(SINK)
         .option("listener", run)
+        .option("query", settings.query_name)
         .start()
     )
 

@@ -177,15 +177,14 @@ class TransactionalSink:
                 producer.abort_transaction(0)
         self._inputs.close()
 
-    def begin(self, batch: int) -> str:
+    def begin(self, batch: int) -> None:
         """As `BatchSink`; `failure` holds what it raises."""
         with self._failing():
             self.check_owner()  # The tasks write state where others do.
             self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
             self._begun_at = time.perf_counter()
-        return f"{self._settings.query_name}, batch {batch}"
 
-    def commit(self, batch: int, bundles: bytes) -> None:
+    def commit(self, batch: int, bundles: bytes) -> str:
         """As `BatchSink`; `failure` holds what it raises."""
         with self._failing():
             self._parts["collect"] = time.perf_counter() - self._begun_at
@@ -193,9 +192,10 @@ class TransactionalSink:
                 buffer.take(bundles)
                 self._bound.wait()
                 self._is_sending = True
-                self._send_once(buffer, batch)
+                figures = self._send_once(buffer, batch)
                 self._is_sending = False
             self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
+        return " ".join(map(str, figures))
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
@@ -205,7 +205,7 @@ class TransactionalSink:
             self.failure = reason
             raise
 
-    def _send_once(self, buffer: BatchBuffer, batch: int) -> None:
+    def _send_once(self, buffer: BatchBuffer, batch: int) -> tuple[int, ...]:
         begun = time.perf_counter()
         summary = summary_of(buffer)
         marker = CommitMarker(
@@ -236,7 +236,8 @@ class TransactionalSink:
             else:
                 break
         self.last = SentBatch(batch=batch, count=summary.count, repeated=repeated)
-        self.events += sum(part.count for parts in marker.offsets.values() for part in parts)
+        events = sum(part.count for parts in marker.offsets.values() for part in parts)
+        self.events += events
         self._parts["send"] = time.perf_counter() - begun
         self.metrics.report(
             self._marker or marker,
@@ -245,6 +246,7 @@ class TransactionalSink:
             at=time.time(),
             parts=self._parts,
         )
+        return events, *self.metrics.batch_figures(summary.tallies.values())
 
     def _send_alone(self, buffer: BatchBuffer, marker: CommitMarker) -> None:
         """Send a batch; the first one only if no other query has the prefix, which may have begun

@@ -33,12 +33,14 @@ PURGED: Final = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 
 def transactional_id(settings: Settings) -> str:
+    """The `transactional.id` of the query's producer."""
     return f"{settings.topic_prefix}{settings.query_name}"
 
 
 def producer_options(
     settings: Settings, transaction_seconds: int, on_delivery: Callable[[Any, Any], None]
 ) -> dict[str, Any]:
+    """The options of the query's transactional producer."""
     return {
         **settings.connection().client(),
         "client.id": transactional_id(settings),
@@ -59,6 +61,7 @@ def producer_options(
 
 
 def taken_over(settings: Settings) -> FencedError:
+    """The error of a process that a later one has fenced."""
     return FencedError(
         f"another process has taken over query {settings.query_name!r} (transactional id "
         f"{transactional_id(settings)!r}); the one that was started last continues, this one must "
@@ -69,6 +72,7 @@ def taken_over(settings: Settings) -> FencedError:
 def expired(
     settings: Settings, *, batch: int, seconds: float, seconds_max: int
 ) -> TransactionExpiredError:
+    """The error of a transaction that was open for longer than Kafka permits; times in s."""
     return TransactionExpiredError(
         f"the transaction of batch {batch} was open for {seconds:.0f} s and Kafka permits "
         f"{seconds_max} s: broker, network or this machine stood still; nothing of it is visible, "

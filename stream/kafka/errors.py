@@ -79,7 +79,7 @@ def is_denied(error: KafkaError) -> bool:
 
 
 def error_text(reason: KafkaError | BaseException) -> str:
-    """librdkafka's sentence without its wrapping, and what to do where a right is missing."""
+    """The sentence of librdkafka without its wrapping, and what to do where a right is missing."""
     error = reason.args[0] if isinstance(reason, BaseException) and reason.args else reason
     if not hasattr(error, "str"):
         return str(error) or "no answer"

@@ -74,6 +74,7 @@ class UnseenReplicas:
 
     @property
     def summary(self) -> UnseenTopics:
+        """The topics and the number of replicas, without their sizes."""
         topics = sorted({topic for topic, _ in self.sizes})
         replicas = sum(map(len, self.sizes.values()))
         return UnseenTopics(topics=tuple(topics), replicas=replicas, silent_brokers=self.silent)

@@ -101,9 +101,11 @@ class MovesFollower:
         self.is_read = False  # whether what was there at the start is known
 
     def start(self) -> None:
+        """Begin to follow the record, in a thread."""
         self._thread.start()
 
     def close(self) -> None:
+        """Stop following; returns after 5 s at the latest."""
         self._over.set()
         self._thread.join(END_SECONDS_MAX)
 

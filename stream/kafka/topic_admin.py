@@ -54,6 +54,7 @@ class Fault:
 
     @property
     def is_missing(self) -> bool:
+        """Whether the topic does not exist."""
         return self.setting is None and self.found == "missing"
 
     @property

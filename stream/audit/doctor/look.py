@@ -68,6 +68,7 @@ class CheckReport:
     not_checked: str | None = None  # why it has no result
 
     def add(self, code: str, message: str, fix: str = "") -> None:
+        """Note a finding of the rule `code`, with the rule's own fix unless `fix` is given."""
         rule = rules()[code]
         said = (printable(message), printable(fix or rule.fix))
         self.findings.append(DoctorFinding(self.name, code, rule.name, rule.severity, *said))
@@ -103,6 +104,7 @@ class DoctorLook:
     current: CheckReport = field(default_factory=lambda: CheckReport(name=""))
 
     def report(self, code: str, message: str, fix: str = "") -> None:
+        """Add a finding to the check that runs now; arguments as `CheckReport.add`."""
         self.current.add(code, message, fix)
 
     def report_error(self, error: AssignerError) -> None:

@@ -75,6 +75,7 @@ class Known:
         return self._states[cluster_id]
 
     def cluster(self, cluster_id: str) -> KnownCluster:
+        """What is known of the cluster; nothing, if no message named it."""
         return self._clusters.get(cluster_id) or KnownCluster()
 
     def report(self, cluster_id: str) -> Report:

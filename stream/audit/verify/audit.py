@@ -48,7 +48,7 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 
 
 def verify(history: History) -> AuditReport:
-    """Check a history; raises VerifyError if its markers are of other queries."""
+    """Check a history; raises VerifyError if the markers are of other queries."""
     report = AuditReport(query=history.query)
     chain = MarkerChain(history, report)
     if not chain.entries:

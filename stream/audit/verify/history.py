@@ -83,10 +83,12 @@ class Output(NamedTuple):
 
     @property
     def at(self) -> Where:
+        """Where in Kafka the message is."""
         return Where(self.topic, self.partition, self.offset, self.key)
 
     @property
     def place(self) -> Place:
+        """The topic, with its prefix, and partition."""
         return self.topic, self.partition
 
 
@@ -256,7 +258,7 @@ class PartitionOrder:
 
 
 def read_history(connection: Connection, history: History) -> None:
-    """Read everything; raises VerifyError if Kafka cannot be reached, or topics are missing."""
+    """Read everything; raises VerifyError if Kafka cannot be reached or topics are missing."""
 
     def drain(reader: Reader) -> None:
         for topic, message in reader.drain_messages():

@@ -50,6 +50,7 @@ class Read(NamedTuple):
 
     @property
     def at(self) -> Where:
+        """Where in Kafka the message is."""
         return Where(self.topic, self.partition, self.offset, self.key)
 
 
@@ -117,6 +118,7 @@ class AuditReport:
 
     @property
     def is_right(self) -> bool:
+        """Whether nothing is wrong."""
         return self.finding_count == 0
 
     def add(

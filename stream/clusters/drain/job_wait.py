@@ -24,6 +24,7 @@ class JobWait:
 
     @property
     def is_over(self) -> bool:
+        """Whether the time to wait has passed."""
         return time.monotonic() > self._begun + self.seconds
 
     def tick(self, what: str) -> None:

@@ -48,6 +48,7 @@ class Sightings:
 
     @property
     def is_clear(self) -> bool:
+        """Whether the last look could see the brokers."""
         return self.looked_at is not None
 
     def after(self, racks: Mapping[int, str | None] | None, *, now: float, gap: float) -> Sightings:

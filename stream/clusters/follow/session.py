@@ -287,4 +287,5 @@ class FollowSession:
 
 
 def now_ms() -> int:
+    """The wall clock, in ms since 1970."""
     return time.time_ns() // 1_000_000

@@ -81,10 +81,12 @@ class TopicsDecision:
 
     @property
     def adopted(self) -> list[TopicAdopted]:
+        """The adoptions among the events."""
         return [event for event in self.events if isinstance(event, TopicAdopted)]
 
     @property
     def released(self) -> list[TopicRelease]:
+        """The releases among the events."""
         return [event for event in self.events if isinstance(event, TopicRelease)]
 
 

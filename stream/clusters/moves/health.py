@@ -25,7 +25,7 @@ class UnhealthyError(MovesError):
 def require_health(
     kafka: Reassigner, planned: Collection[Partition], *, force: bool = False
 ) -> int:
-    """How many partitions are under-replicated; UnhealthyError if the cluster is not healthy."""
+    """The number of under-replicated partitions; raises UnhealthyError for a `health_fault`."""
     ongoing, shapes = kafka.ongoing(), kafka.shapes()
     lagging = sum(lags(each, ongoing.get(at)) for at, each in shapes.items())
     topics = sorted({topic for (topic, _), each in shapes.items() if lags(each)})

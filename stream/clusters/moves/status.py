@@ -38,6 +38,7 @@ class MovesReport:
 
     @property
     def is_whole(self) -> bool:
+        """Whether nothing has failed, was left or keeps a throttle."""
         return not (self.failed or self.left or self.throttles)
 
 

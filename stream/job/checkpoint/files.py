@@ -165,18 +165,22 @@ class SparkFiles:
         self._context: Any = spark.sparkContext
 
     def lines(self, path: str) -> list[str] | None:
+        """As `LocalFiles.lines`."""
         text = self._taken(path, "org.apache.commons.io.IOUtils.toString", UTF8)
         return None if text is None else text.splitlines()
 
     def names(self, folder: str) -> list[str] | None:
+        """As `LocalFiles.names`."""
         system, place = self._placed(folder)
         found = _if_there(lambda: system.listStatus(place))
         return None if found is None else sorted(str(each.getPath().getName()) for each in found)
 
     def sha256(self, path: str) -> str | None:
+        """As `LocalFiles.sha256`."""
         return self._taken(path, "org.apache.commons.codec.digest.DigestUtils.sha256Hex")
 
     def write(self, path: str, text: str) -> None:
+        """As `LocalFiles.write`."""
         system, place = self._placed(path)
         # An object of S3 is there when its stream is closed, and a rename of it is a copy.
         written = place if is_on_s3(path) else place.suffix(".half")
@@ -193,6 +197,7 @@ class SparkFiles:
         system.copyFromLocalFile(False, True, source, place)
 
     def remove(self, path: str) -> None:
+        """Delete a file or folder with all in it, if it is there."""
         system, place = self._placed(path)
         system.delete(place, True)
 

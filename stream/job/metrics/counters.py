@@ -18,7 +18,8 @@ from __future__ import annotations
 import heapq
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import prometheus_client as prometheus
@@ -155,6 +156,26 @@ class Metrics(Collector):
                 self._dead_letters.labels(code).inc(count)
             self._repeated.inc(tally.repeated)
 
+    def batch_figures(self, tallies: Collection[Tally]) -> tuple[int, ...]:
+        """What Spark's UI shows of a batch beside its events: `FIGURES` of `AnswersProvider.java`.
+
+        Clusters are those measured after the batch, the fullest that of the largest used share.
+        """
+        answers = [each for tally in tallies for each in tally.answers.items()]
+        clusters = [each for tally in tallies for each in tally.clusters.values()]
+        fullest = max(clusters, key=attrgetter("share"), default=Figures())
+        with self._lock:
+            lag = sum(count for _, count in self._lags())
+        return (
+            len(clusters),
+            sum(count for _, count in answers),
+            sum(count for (_, status, _), count in answers if status == "rejected"),
+            sum(sum(tally.dead_letters.values()) for tally in tallies),
+            fullest.ring,
+            fullest.saturated,
+            lag,
+        )
+
     def progress(self, progress: Mapping[str, Any]) -> None:
         """What Spark says of a batch: `StreamingQueryProgress` as JSON."""
         seconds = {name: ms / 1000 for name, ms in progress.get("durationMs", {}).items()}
@@ -184,10 +205,7 @@ class Metrics(Collector):
             clusters, total, shares = dict(self._clusters), self._total, dict(self._shares)
             known = sum(self._cluster_counts.values())
             marker, state = self._marker, self._state
-            lag = [
-                ([topic, str(part)], max(0, end - self._positions.get((topic, part), first)))
-                for (topic, part), (first, end) in sorted(self._ends.items())
-            ]
+            lag = [([topic, str(part)], count) for (topic, part), count in self._lags()]
         shown = _largest(clusters, total)  # Without the lock: of many it takes a while.
         for name, what, figure in _CLUSTER:
             rows = (([cluster], figure(figures)) for cluster, figures in shown.items())
@@ -219,6 +237,12 @@ class Metrics(Collector):
             yield _gauge("marker_age_seconds", "since the last committed batch", age)
         if (run := self._moves()) is not None:
             yield from _moves_families(run, now=self._clock())
+
+    def _lags(self) -> list[tuple[Place, int]]:
+        return [
+            (place, max(0, end - self._positions.get(place, first)))
+            for place, (first, end) in sorted(self._ends.items())
+        ]
 
     def _move_to(self, marker: CommitMarker) -> None:
         for topic, parts in marker.positions.items():

@@ -58,6 +58,7 @@ class ScenarioStep:
 
     @property
     def is_join(self) -> bool:
+        """Whether an SPU joins in this step."""
         return isinstance(self.event, SpuJoined)
 
     @property
@@ -145,6 +146,7 @@ class Row(NamedTuple):
 
     @property
     def is_equal(self) -> bool:
+        """Whether the answer is the expected one."""
         return self.found == self.expected
 
 

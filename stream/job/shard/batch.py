@@ -99,9 +99,7 @@ class ShardBatch:
         yield self._bundler.close(batch.ranges(), self._tally())
 
     def _answer(self, row: Row) -> None:
-        """Decide one message; raises DecodeError, and changes nothing, if it is no event under its
-        own key.
-        """
+        """Decide one message; raises DecodeError, with nothing changed, for no event of its key."""
         source, _, _, time_ms, key, value = row
         if key is None:
             raise DecodeError(

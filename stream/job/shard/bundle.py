@@ -140,7 +140,7 @@ class Bundle:
     __slots__ = ("count", "digestible", "ranges", "tally")
 
     def __init__(self, data: bytes) -> None:
-        """Unpack; raises InvariantError if it was not made by this release's `Bundler`."""
+        """Unpack; raises InvariantError if this release's `Bundler` has not made it."""
         form, self.count, summary_size, size = _HEADER.unpack_from(data)
         if form != _FORMAT:
             raise InvariantError(f"a bundle has format {form}; expected {_FORMAT}")

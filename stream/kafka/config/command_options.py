@@ -33,6 +33,7 @@ class BytesType(click.ParamType[int]):
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The value in bytes, or bytes per second; fails where the text is none."""
         try:
             return value if isinstance(value, int) else self._read(value)
         except ValueError as reason:

@@ -44,10 +44,12 @@ class Protocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
+        """Whether the connection is encrypted."""
         return self.endswith("SSL")
 
     @property
     def has_sasl(self) -> bool:
+        """Whether a user name and a password are needed."""
         return self.startswith("SASL")
 
 

@@ -84,6 +84,7 @@ class BrokerProcess:
 
     @property
     def data(self) -> Path:
+        """Where the broker stores topics."""
         return self.folder / "data"
 
     @property
@@ -98,6 +99,7 @@ class BrokerProcess:
 
     @property
     def is_running(self) -> bool:
+        """Whether the broker's supervisor has not ended."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     def java_command(self, *arguments: str) -> list[str]:

@@ -21,6 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
+    """Run the command of the arguments until it ends, or its owner has; gives its status."""
     grace_seconds, command = float(sys.argv[1]), sys.argv[2:]
     supervisor = os.getpid()
 

@@ -68,6 +68,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
+        """The jar's name in a folder."""
         _, artifact, version = self.coordinate.split(":")
         return f"{artifact}-{version}.jar"
 

@@ -56,6 +56,7 @@ class Java:
 
     @property
     def executable(self) -> Path:
+        """The program `java`."""
         return self.home / "bin" / "java"
 
     @property

@@ -30,6 +30,7 @@ def jvm_options(
 
 
 def archive_folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None) -> Path:
+    """Where the archive of classes for these versions and jars is."""
     parts = [str(_REVISION), *java.build, version("pyspark")]
     package = pyspark_folder()
     own_jars = sorted((package / "jars").glob("*.jar"))

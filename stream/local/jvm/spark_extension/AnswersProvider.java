@@ -11,7 +11,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -23,6 +26,9 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomSumMetric;
+import org.apache.spark.sql.connector.read.streaming.ReportsSinkMetrics;
 import org.apache.spark.sql.connector.write.DataWriter;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
@@ -31,8 +37,12 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
 import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
 import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
+import org.apache.spark.sql.execution.SQLExecution;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.execution.metric.SQLMetrics;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * The query's sink: hands a batch's bundles to the driver's Python process, which sends them.
@@ -45,18 +55,35 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * task on another machine has made of more than {@link Bundles#MEMORY_SIZE_MAX} bytes lies in a
  * file of the driver's from the moment its result arrives, with notes in the bundles' places ({@code
  * stream/job/shard/spill.py}), so the driver holds no whole large batch.
+ *
+ * <p>In Spark's UI a batch is called {@code name, batch 12: 40 offsets}: what it does is not known
+ * before it is done. Then its {@link #FIGURES} are metrics of the plan's writing node on the SQL
+ * page, and the sink's metrics in the query's progress.
  */
 public final class AnswersProvider implements TableProvider {
   private static final String BATCH = "streaming.sql.batchId"; // Spark's own local property
+
+  /** What {@link Listener#commit} gives, in its order. */
+  private static final String[] FIGURES = {
+    "events",
+    "clusters",
+    "requests answered",
+    "requests rejected",
+    "dead letters",
+    "ring size of the fullest cluster",
+    "saturated SPUs of the fullest cluster",
+    "lag"
+  };
+
   private static final Map<String, Listener> LISTENERS = new ConcurrentHashMap<>();
 
   /** Who takes the batches, in the thread of the query; what it raises stops the query. */
   public interface Listener {
-    /** A batch's tasks are about to run; gives what Spark's UI calls them. */
-    String begin(long batch);
+    /** A batch's tasks are about to run. */
+    void begin(long batch);
 
-    /** All of a batch's bundles. */
-    void commit(long batch, byte[] bundles);
+    /** All of a batch's bundles; gives its figures, with blanks between them. */
+    String commit(long batch, byte[] bundles);
   }
 
   /** Have the batches of queries that name this listener handed to it. */
@@ -80,7 +107,14 @@ public final class AnswersProvider implements TableProvider {
     return new Answers();
   }
 
-  private static final class Answers implements SupportsWrite {
+  private static final class Answers implements SupportsWrite, ReportsSinkMetrics {
+    private Map<String, String> figures = Map.of(); // of the last batch; of the query's thread
+
+    @Override
+    public Map<String, String> metrics() {
+      return figures;
+    }
+
     @Override
     public String name() {
       return "answers";
@@ -100,32 +134,90 @@ public final class AnswersProvider implements TableProvider {
 
     @Override
     public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
-      Listener listener = LISTENERS.get(info.options().get("listener"));
+      String run = info.options().get("listener");
+      Listener listener = LISTENERS.get(run);
       return new WriteBuilder() {
         @Override
         public Write build() {
           return new Write() {
             @Override
             public StreamingWrite toStreaming() {
-              return new Batches(listener);
+              describe(info.options().get("query"), LongPollKafkaProvider.offsetsPlanned(run));
+              return new Batches(Answers.this, listener);
+            }
+
+            @Override
+            public CustomMetric[] supportedCustomMetrics() {
+              return Arrays.stream(FIGURES).map(Figure::new).toArray(CustomMetric[]::new);
             }
           };
         }
       };
     }
+
+    /** Name the batch that is being planned: its SQL execution begins after this, then its jobs. */
+    private static void describe(String query, long offsets) {
+      SparkContext context = SparkContext.getOrCreate();
+      String batch = query + ", batch " + context.getLocalProperty(BATCH);
+      context.setJobDescription(offsets == 0 ? batch : batch + ": " + offsets + " offsets");
+    }
+
+    /** Show what a batch came to. */
+    private void show(String[] values) {
+      SparkContext context = SparkContext.getOrCreate();
+      String execution = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
+      Map<String, SQLMetric> known =
+          CollectionConverters.asJava(
+              SQLExecution.getQueryExecution(Long.parseLong(execution)).executedPlan().metrics());
+      Map<String, String> last = new LinkedHashMap<>();
+      List<SQLMetric> shown = new ArrayList<>();
+      for (int figure = 0; figure < FIGURES.length; figure++) {
+        last.put(FIGURES[figure], values[figure]);
+        SQLMetric metric = known.get(FIGURES[figure]);
+        metric.set(Long.parseLong(values[figure]));
+        shown.add(metric);
+      }
+      SQLMetrics.postDriverMetricUpdates(
+          context, execution, CollectionConverters.asScala(shown).toSeq());
+      figures = last;
+    }
+  }
+
+  /** One of {@link #FIGURES}; Spark makes one without a name to add its values. */
+  public static final class Figure extends CustomSumMetric {
+    private final String name;
+
+    public Figure() {
+      this("");
+    }
+
+    Figure(String name) {
+      this.name = name;
+    }
+
+    @Override
+    public String name() {
+      return name;
+    }
+
+    @Override
+    public String description() {
+      return name;
+    }
   }
 
   private static final class Batches implements StreamingWrite {
+    private final Answers answers;
     private final Listener listener;
 
-    Batches(Listener listener) {
+    Batches(Answers answers, Listener listener) {
+      this.answers = answers;
       this.listener = listener;
     }
 
     @Override
     public StreamingDataWriterFactory createStreamingWriterFactory(PhysicalWriteInfo info) {
-      SparkContext context = SparkContext.getOrCreate();
-      context.setJobDescription(listener.begin(Long.parseLong(context.getLocalProperty(BATCH))));
+      listener.begin(Long.parseLong(SparkContext.getOrCreate().getLocalProperty(BATCH)));
       return (partition, task, epoch) -> new Writer();
     }
 
@@ -141,7 +233,13 @@ public final class AnswersProvider implements TableProvider {
       for (WriterCommitMessage result : results) {
         all.writeBytes(((Bundles) result).bytes);
       }
-      listener.commit(batch, all.toByteArray());
+      answers.show(listener.commit(batch, all.toByteArray()).split(" "));
+    }
+
+    /** What the SQL page calls the writing node. */
+    @Override
+    public String toString() {
+      return "answers to Kafka";
     }
 
     @Override

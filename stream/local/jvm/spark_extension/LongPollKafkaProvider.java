@@ -243,6 +243,12 @@ public final class LongPollKafkaProvider implements TableProvider {
     return poll == null ? 0 : poll.triggers;
   }
 
+  /** How many offsets the batch at hand reads; 0 where its sources have not said it. */
+  static long offsetsPlanned(String group) {
+    LongPoll poll = LongPoll.ALL.get(group);
+    return poll == null ? 0 : poll.events;
+  }
+
   /** The wait of one query: a consumer that stands where its sources have read to. */
   private static final class LongPoll {
     /** How long one wait lasts at most. After it Spark asks, so it sees new partitions. */

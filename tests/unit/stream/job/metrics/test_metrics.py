@@ -246,6 +246,24 @@ def test_the_largest_share_of_each_resource_is_that_of_the_last_batch() -> None:
     assert found == {("c2", "disk_bytes"): 1.25, ("c2", "cores_milli"): 0.0}
 
 
+def test_sparks_page_shows_the_sums_of_a_batch_and_its_fullest_cluster() -> None:
+    """Of two shards; lag is that of all partitions."""
+    metrics = Metrics()
+    first = Tally(
+        answers={("create", "created", ""): 2, ("create", "rejected", "RING_TOO_SMALL"): 1},
+        dead_letters={"KEY_MISSING": 1},
+        clusters={"roomy": Figures(ring=9, capacity=90, used=9)},
+    )
+    second = Tally(
+        answers={("delete", "rejected", "UNKNOWN_TOPIC"): 1},
+        clusters={"full": Figures(ring=2, saturated=4, capacity=60, used=50)},
+    )
+    report(metrics, first, second)
+    metrics.ends({("e", 0): (0, 15), ("e", 1): (0, 12)})
+    assert metrics.batch_figures([first, second]) == (2, 4, 2, 1, 2, 4, 7)
+    assert metrics.batch_figures([]) == (0, 0, 0, 0, 0, 0, 7)
+
+
 def test_lag_is_what_no_committed_batch_has_read() -> None:
     """By the marker and by Spark, whichever is further; nothing read: from the first offset on."""
     metrics = Metrics()
