@@ -97,15 +97,23 @@ sizes: to-develop ##+ lines of each package, and the sizes that have a limit, be
 unit: to-develop ## the quick tests that need neither Java nor Spark nor a broker, with few random cases
 	@SPU_ASSIGNER_TEST_CASES=few $(BIN)/pytest -q -rs $(PARALLEL) -m 'not ($(ELSEWHERE) or $(HEAVY) or thorough)'
 
+.PHONY: coverage
+coverage: to-develop ##+ the quick tests, and which lines of the product they run; fails below the floor in pyproject.toml
+	@$(BIN)/coverage erase
+	@SPU_ASSIGNER_TEST_CASES=few $(BIN)/coverage run -m pytest -q $(PARALLEL) -m 'not ($(ELSEWHERE) or $(HEAVY) or thorough)'
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage report
+
 .PHONY: check
 check: to-develop ## format, lint, types, import rules, quick unit tests; to be run before each commit
 	@$(MAKE) --keep-going lint unit  # a test that fails hides no other fault
 
 .PHONY: lint
-lint: to-develop ##+ format, lint, types, import rules
+lint: to-develop ##+ format, lint, spelling, types, import rules
 	@$(BIN)/ruff format --check --quiet $(SOURCES) \
 	  || { echo 'lint: `make format` formats the files above' >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES)
+	@$(BIN)/codespell $(SOURCES) .github Makefile *.md *.toml mkdocs.yml
 	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
 	@MYPYPATH=docker:build/types $(BIN)/mypy docker/*.py
 	@$(BIN)/mypy docs/*.py
@@ -186,6 +194,11 @@ jar: to-develop ##+ compile the product's own Java into the jar beside it; needs
 .PHONY: lock
 lock: ## resolve the dependencies again and write the lock files
 	@$(SET_UP) lock
+
+.PHONY: dist
+dist: to-develop ##+ build the wheel and the source archive into dist, by the locked build tools
+	@rm -rf dist
+	@$(BIN)/uv build --quiet --build-constraints requirements-build.lock --require-hashes --out-dir dist
 
 .PHONY: clean
 clean: ## remove what was built here (the cache of jars stays)

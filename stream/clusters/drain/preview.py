@@ -48,7 +48,10 @@ def state_after(request: PlanRequest, event: Event) -> ClusterState:
     for record in step(state, event, default_policy=Policy.BALANCED):
         match record:
             case TopicStatus(status=Status.REJECTED) if record.cause == event.event_id:
-                raise PreviewError(f"the job would reject this: {record.message} ({record.code})")
+                raise PreviewError(
+                    f"the job would reject this: {record.message} ({record.code}); fix that and "
+                    "run this again"
+                )
     return state
 
 

@@ -233,7 +233,7 @@ _NOT_OF_THE_JOB = {
         "follow": "DeniedError ElectionError FollowError OvertakenError",
         "plan, apply": "DesiredFileError EventsFileError NotConfirmedError PlanFileError "
         "StalePlanError",
-        "moves, drain, rebalance": "DrainError ForeignThrottleError MovesError RebalanceError "
+        "moves, drain, rebalance": "DrainError ForeignThrottleError MovesError PreviewError RebalanceError "
         "RefusedThrottleError SeatTakenError UnhealthyError",
         "whatif": "FailureUnknownError",
         "verify": "VerifyError",
