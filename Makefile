@@ -7,7 +7,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 BIN := .venv/bin
-SOURCES := core schemas stream tests docker docs
+SOURCES := core schemas stream tests docker
 
 # Set PYTHON to choose another interpreter than the first that fits. Any Python can run the set-up.
 PYTHON ?=
@@ -113,10 +113,10 @@ lint: to-develop ##+ format, lint, spelling, types, import rules
 	@$(BIN)/ruff format --check --quiet $(SOURCES) \
 	  || { echo 'lint: `make format` formats the files above' >&2; exit 1; }
 	@$(BIN)/ruff check --quiet $(SOURCES)
-	@$(BIN)/codespell $(SOURCES) .github Makefile *.md *.toml mkdocs.yml
+	@$(BIN)/codespell $(SOURCES) docs .github Makefile *.md *.toml mkdocs.yml
 	@$(BIN)/mypy -p spu_assigner.core -p spu_assigner.schemas -p spu_assigner.stream
 	@MYPYPATH=docker:build/types $(BIN)/mypy docker/*.py
-	@$(BIN)/mypy docs/*.py
+	@$(BIN)/mypy tests/support/project/site_hooks.py
 	@$(BIN)/mypy tests/support/project/set_up.py
 	@$(BIN)/lint-imports --no-logo
 

@@ -16,7 +16,7 @@ import click
 from spu_assigner.stream.cli import cli
 
 ROOT: Final = Path(__file__).parents[3]
-PRODUCT: Final = ("core", "schemas", "stream", "docker", "docs")
+PRODUCT: Final = ("core", "schemas", "stream", "docker")
 FOLDER_FILES_MAX: Final = 16
 FOLDER_LINES_MAX: Final = 5_500
 PAGE_LINES_MAX: Final = 200

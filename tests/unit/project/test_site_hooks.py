@@ -13,7 +13,7 @@ _ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def hooks() -> ModuleType:
-    spec = util.spec_from_file_location("site_hooks", _ROOT / "docs" / "site_hooks.py")
+    spec = util.spec_from_file_location("site_hooks", _ROOT / "tests/support/project/site_hooks.py")
     assert spec is not None
     assert spec.loader is not None
     module = util.module_from_spec(spec)

@@ -20,7 +20,7 @@ from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[3]
 # By the place in the repository, the place in the site.
 PAGES: Final = {
     "README.md": "index.md",
