@@ -282,9 +282,7 @@ def largest_clusters(
     All others are together under a name that is no cluster's. `total` is the sum of all.
     """
     largest = heapq.nsmallest(
-        limit,
-        clusters,
-        key=lambda name: (-clusters[name].replicas, -clusters[name].capacity, name),
+        limit, clusters, key=lambda name: (-clusters[name].replicas, -clusters[name].capacity, name)
     )
     found = {name: clusters[name] for name in sorted(largest)}
     if len(clusters) > len(found):

@@ -45,14 +45,7 @@ LOOK_SECONDS: Final = 0.5  # between looks at the query
     "--demo a temporary folder]",
 )
 @settings_options(*FLAGS)
-def run(
-    *,
-    demo: bool,
-    once: bool,
-    create_topics: bool,
-    data: Path | None,
-    **flags: Any,
-) -> int:
+def run(*, demo: bool, once: bool, create_topics: bool, data: Path | None, **flags: Any) -> int:
     """Run the job: events in on Kafka, replica maps out. Ctrl-C ends it.
 
     Without --bootstrap-servers (or KAFKA_BOOTSTRAP_SERVERS, or a settings file that names them) it

@@ -26,12 +26,7 @@ from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, encode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.job.shard.bundle import (
-    SOURCE_TOPICS,
-    Bundler,
-    InputSource,
-    MessageKind,
-)
+from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, Bundler, InputSource, MessageKind
 from spu_assigner.stream.job.shard.clusters import Clusters, entry_name, map_key, state_key
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
 from spu_assigner.stream.job.shard.state_log import Shard, Write
@@ -223,10 +218,7 @@ def _answered(event: Event, status: TopicStatus) -> Answered:
 
 
 def process(
-    shard: Shard[Clusters],
-    batch: Batch,
-    options: Options,
-    alive: Callable[[], None] = lambda: None,
+    shard: Shard[Clusters], batch: Batch, options: Options, alive: Callable[[], None] = lambda: None
 ) -> Iterator[bytes | Write]:
     """A shard's part of a batch: gives bundles, and what is to be written to the state.
 
