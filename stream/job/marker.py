@@ -68,12 +68,9 @@ def read_marker(
 ) -> PlacedMarker | None:
     """The last committed marker of the query; None if there is none.
 
-    Looks from the end backwards in growing steps, since every batch leaves a marker and compaction
-    lags behind.
-
-    Args:
-        seconds_max: for the broker's answers.
-        held_seconds: for open transactions on the topic; by default as long.
+    Waits `seconds_max` for the broker's answers, `held_seconds` for open transactions on the topic;
+    by default as long. Looks from the end backwards in growing steps, since every batch leaves a
+    marker and compaction lags behind.
     """
     place, query = (topic, 0), settings.query_name
     client = {**settings.connection().client(), "log_level": 0}

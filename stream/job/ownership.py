@@ -56,9 +56,6 @@ class _Note(NamedTuple):
     is_starting: bool
 
 
-_NONE: Final = _Note(number=0, name="", is_own=False, is_starting=False)
-
-
 class Ownership:
     """One process's notes in one checkpoint."""
 
@@ -126,8 +123,8 @@ class Ownership:
     def _require_none_after(self, number: int | None) -> None:
         if number is None:
             return
-        newest = max(each for each in [*self._notes(), _NONE] if not each.is_starting)
-        if newest.number <= number:
+        newest = max((each for each in self._notes() if not each.is_starting), default=None)
+        if newest is None or newest.number <= number:
             return
         try:  # For a person; by the notes' names alone the answer is the same.
             lines = self._files.lines(f"{self._folder}/{newest.name}") or ()

@@ -51,19 +51,6 @@ JVM: Final = (
 # For what ends within minutes: the fast compiler alone. Of a job that runs for longer, the thorough
 # one's code gives back what its threads take.
 SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1"
-_S3_OPTIONS: Final = {
-    "spark.sql.streaming.checkpointFileManagerClass": _OBJECT_STORE_FILES,
-    # Hadoop's default one is for columns of large files, and needs more of Amazon's SDK.
-    "spark.hadoop.fs.s3a.input.stream.type": "classic",
-    # No requests for what other file systems promise: that a path's parents are folders, that a
-    # folder outlives its last file.
-    "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
-}
-# Hadoop waits for minutes for a store that does not answer. So does the job, but not a person.
-_S3_BRIEF: Final = {
-    "spark.hadoop.fs.s3a.attempts.maximum": "2",
-    "spark.hadoop.fs.s3a.retry.limit": "2",
-}
 S3_ENDPOINT: Final = "AWS_ENDPOINT_URL"  # Spark reads it, with AWS_ACCESS_KEY_ID and the others
 METRICS_NAMESPACE: Final = "spu_assigner"
 _PROMETHEUS: Final = "org.apache.spark.metrics.sink.PrometheusServlet"
@@ -223,7 +210,17 @@ def _place_options(settings: Settings, master: str, jars: Jars | None) -> dict[s
 
 def s3_options(*, is_brief: bool) -> dict[str, str]:
     """What a checkpoint on S3 needs."""
-    options = {**_S3_OPTIONS, **(_S3_BRIEF if is_brief else {})}
+    options = {
+        "spark.sql.streaming.checkpointFileManagerClass": _OBJECT_STORE_FILES,
+        # Hadoop's default one is for columns of large files, and needs more of Amazon's SDK.
+        "spark.hadoop.fs.s3a.input.stream.type": "classic",
+        # No requests for what other file systems promise: that a path's parents are folders, that
+        # a folder outlives its last file.
+        "spark.hadoop.fs.s3a.performance.flags": "create,delete,mkdir",
+    }
+    if is_brief:  # Hadoop waits for minutes for a store that does not answer; a person does not.
+        options["spark.hadoop.fs.s3a.attempts.maximum"] = "2"
+        options["spark.hadoop.fs.s3a.retry.limit"] = "2"
     if os.environ.get(S3_ENDPOINT):
         # A server of one's own has one name, and not one for each bucket as Amazon has.
         options["spark.hadoop.fs.s3a.path.style.access"] = "true"

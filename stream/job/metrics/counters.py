@@ -188,7 +188,7 @@ class Metrics(Collector):
                 ([topic, str(part)], max(0, end - self._positions.get((topic, part), first)))
                 for (topic, part), (first, end) in sorted(self._ends.items())
             ]
-        shown = largest_clusters(clusters, total)  # Without the lock: of many it takes a while.
+        shown = _largest(clusters, total)  # Without the lock: of many it takes a while.
         for name, what, figure in _CLUSTER:
             rows = (([cluster], figure(figures)) for cluster, figures in shown.items())
             yield _gauges(f"cluster_{name}", what, ["cluster"], rows)
@@ -274,15 +274,15 @@ def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
     prometheus.ProcessCollector(registry=registry)
 
 
-def largest_clusters(
-    clusters: Mapping[str, Figures], total: Figures, limit: int = CLUSTERS_SHOWN
-) -> dict[str, Figures]:
+def _largest(clusters: Mapping[str, Figures], total: Figures) -> dict[str, Figures]:
     """The largest clusters by replicas, then by capacity, then by name, in order of names.
 
     All others are together under a name that is no cluster's. `total` is the sum of all.
     """
     largest = heapq.nsmallest(
-        limit, clusters, key=lambda name: (-clusters[name].replicas, -clusters[name].capacity, name)
+        CLUSTERS_SHOWN,
+        clusters,
+        key=lambda name: (-clusters[name].replicas, -clusters[name].capacity, name),
     )
     found = {name: clusters[name] for name in sorted(largest)}
     if len(clusters) > len(found):

@@ -148,7 +148,9 @@ class ShardBatch:
                 key = b"%b/%b" % (key, answer.topic.encode())
                 data = encode_record(answer, wire=self._options.wire)
                 kind = MessageKind.TOPIC_STATUS
-                self._answers[_answered(event, answer)] += 1
+                request = REQUESTS[type(event)] if answer.cause == event.event_id else EARLIER
+                code = "" if answer.code is None else answer.code.value
+                self._answers[request, answer.status, code] += 1
             case RingEvent():
                 data = encode_record(answer, wire=self._options.wire)
                 kind = MessageKind.RING_EVENT
@@ -209,12 +211,6 @@ class ShardBatch:
 def own_names(prefix: str) -> frozenset[str]:
     """The product's topics in Kafka, of one prefix: names that no create may take."""
     return frozenset(f"{prefix}{spec.name}" for spec in TOPICS)
-
-
-def _answered(event: Event, status: TopicStatus) -> Answered:
-    """What an answer counts as."""
-    request = REQUESTS[type(event)] if status.cause == event.event_id else EARLIER
-    return request, status.status, "" if status.code is None else status.code.value
 
 
 def process(
