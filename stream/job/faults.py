@@ -17,6 +17,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JError, Py4JNetworkError
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job.checkpoint.files import (
     RECOVER,
@@ -118,8 +120,6 @@ class Cause:
 
 def jvm_may_be_gone() -> suppress:
     """Where there is no JVM, nothing is to be stopped."""
-    from py4j.protocol import Py4JNetworkError
-
     return suppress(Py4JNetworkError, OSError)
 
 
@@ -131,8 +131,6 @@ def named_end(
     failure: BaseException | None = None,
 ) -> AssignerError:
     """What Spark raised, as an error that says what to do."""
-    from py4j.protocol import Py4JError
-
     place = absolute(settings.checkpoint)
 
     def look() -> None:
@@ -195,7 +193,6 @@ def causes(error: BaseException) -> Iterator[Cause]:
 
 
 def _cause(throwable: Any) -> Cause:
-    from py4j.java_gateway import is_instance_of
     from pyspark import SparkContext
 
     condition = ""

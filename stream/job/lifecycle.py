@@ -20,6 +20,7 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Final, Self
 
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.files import (
@@ -42,6 +43,7 @@ from spu_assigner.stream.job.faults import (
     named_end,
 )
 from spu_assigner.stream.job.marker_check import FencedError, as_recovery
+from spu_assigner.stream.job.metrics.watcher import Watch
 from spu_assigner.stream.job.ownership import Ownership, files_of
 from spu_assigner.stream.job.query import (
     begin_query,
@@ -51,6 +53,7 @@ from spu_assigner.stream.job.query import (
     signs_of_life,
 )
 from spu_assigner.stream.job.session import build_session, ensure_jars
+from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.job.start_checks import (
     CHECKPOINT,
     INPUT,
@@ -67,8 +70,6 @@ from spu_assigner.stream.local.jvm.java import ensure_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-    from spu_assigner.stream.job.metrics.watcher import Watch
-    from spu_assigner.stream.job.sink import TransactionalSink
 
 # Of a query that found its checkpoint written by a process that was shut out, in a row, without a
 # batch of its own between them. Such a process plans one batch at most before it notices.
@@ -115,7 +116,6 @@ class Job:
 
     def await_termination(self, timeout_seconds: float | None = None) -> bool:
         """Wait for the query's end; False: it still runs. Raises why it ended, if not stopped."""
-        from py4j.protocol import Py4JNetworkError
         from pyspark.errors import StreamingQueryException
 
         while self._ended_by is None:
@@ -157,7 +157,6 @@ class Job:
         The sink stays as it is. Were the transactional id taken again, this would shut out a
         process that has taken it since; so Kafka says at the next batch whose it is.
         """
-        from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
         try:
@@ -178,8 +177,6 @@ class Job:
         """Stop the query at once: what it wrote from now on would be in its successor's way, or be
         an answer to part of what there is.
         """
-        from py4j.protocol import Py4JError
-
         self._ended_by = reason
         self.watch.health.ended(str(reason))
         with suppress(Py4JError, OSError):  # `await_termination` says why.
@@ -225,10 +222,7 @@ def start(settings: Settings) -> Job:
 
 def start_query(spark: SparkSession, settings: Settings) -> Job:
     """Start the query in a session that was built for it."""
-    from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
-    from spu_assigner.stream.job.metrics.watcher import Watch
-    from spu_assigner.stream.job.sink import TransactionalSink
 
     place = absolute(settings.checkpoint)
     look = StartLook(settings=settings, files=SparkFiles(spark))

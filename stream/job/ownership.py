@@ -30,6 +30,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
+from py4j.protocol import Py4JError
 from spu_assigner.stream.job.checkpoint.files import (
     CheckpointError,
     Files,
@@ -90,8 +91,6 @@ class Ownership:
 
     def check(self) -> None:
         """Raise FencedError if a later process is the owner, as far as the notes can be read."""
-        from py4j.protocol import Py4JError
-
         with suppress(OSError, Py4JError):
             self._require_none_after(self._number)
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import KafkaException
+from py4j.protocol import Py4JJavaError
 from spu_assigner.stream.common.private_files import require_trusted
 from spu_assigner.stream.job.checkpoint.files import (
     Checkpoint,
@@ -167,8 +168,6 @@ START_CHECKS: Final = (JAVA, METRICS, KAFKA, CHECKPOINT, MARKER, INPUT)
 
 def make(check: StartCheck, look: StartLook) -> str:
     """What a check finds; raises AssignerError if the job does not start with this."""
-    from py4j.protocol import Py4JJavaError
-
     try:
         return check.look(look)
     except (OSError, Py4JJavaError) as reason:  # Of the files of the checkpoint.

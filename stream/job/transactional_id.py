@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaError
+from py4j.protocol import Py4JError
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.errors import CLIENT_LOGGER
@@ -106,8 +107,6 @@ class IdOwner:
 
     @staticmethod
     def _ask(request: Callable[[], str | None]) -> str | None:
-        from py4j.protocol import Py4JError
-
         with suppress(Py4JError, OSError):  # Whoever needs the JVM reports that it is gone.
             return request()
         return None

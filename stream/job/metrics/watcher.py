@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from py4j.protocol import Py4JError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.common.own_names import is_loopback
 from spu_assigner.stream.job.checkpoint.inputs import (
@@ -114,8 +115,6 @@ class Watch:
             self._server = None
 
     def _watch_spark(self) -> None:
-        from py4j.protocol import Py4JError
-
         while not self._over.wait(LOOK_SECONDS):
             try:
                 self._look()

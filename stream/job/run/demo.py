@@ -18,19 +18,24 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import yaml
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import BaseTopicEvent, Event, SpuJoined
 from spu_assigner.core.base.records import ReplicaMap, RingChange, RingEvent, Status, TopicStatus
 from spu_assigner.schemas.json_lines.lines import event_from_json
 from spu_assigner.schemas.messages.wire import DeadLetter
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from spu_assigner.stream.kafka.client import Received, SentMessage
-    from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.client.pending_answers import ANSWER_TOPICS, Awaited
+from spu_assigner.stream.kafka.client import Reader, Received, Sender, SentMessage
+from spu_assigner.stream.kafka.config.connection import Connection
+from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.topic_admin import check_topics
+from spu_assigner.stream.kafka.topics import TOPIC_EVENTS
 
 ANSWER_SECONDS_MAX: Final = 180.0  # the first batch of a cold Spark on a busy machine
 UNANSWERED_NAMED: Final = 8
@@ -150,9 +155,6 @@ class Play:
     """
 
     def __init__(self, connection: Connection, examples: Sequence[Example]) -> None:
-        from spu_assigner.stream.client.pending_answers import ANSWER_TOPICS, Awaited
-        from spu_assigner.stream.kafka.client import Reader, Sender
-
         self.examples = examples
         self._awaited = Awaited()
         self._found = DemoAnswers()
@@ -162,8 +164,6 @@ class Play:
 
     def send(self) -> int:
         """Send everything, all joins before all requests; returns the number of messages."""
-        from spu_assigner.stream.kafka.topics import TOPIC_EVENTS
-
         steps = [(each.cluster_id, step) for each in self.examples for step in each.steps]
         for cluster_id, step in sorted(steps, key=lambda step: not step[1].is_join):
             if isinstance(step.event, bytes):
@@ -285,8 +285,6 @@ def _ids(ids: Iterable[int]) -> str:
 
 def report(played: Iterable[Example], found: DemoAnswers) -> bool:
     """Print every example, compared, and a summary; whether nothing differs."""
-    from rich.console import Console
-
     console = Console(highlight=False, width=None if sys.stdout.isatty() else WIDTH)
     rows: list[Row] = []
     for example in played:
@@ -300,10 +298,6 @@ def report(played: Iterable[Example], found: DemoAnswers) -> bool:
 
 def show(example: Example, rows: Iterable[Row], console: Console) -> None:
     """Print one example as a table: what came back beside what was expected."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
     console.print(f"\n[bold]{escape(example.title)}[/bold]")
     console.print(escape(f"cluster {example.cluster_id}; {example.source}"))
     expected = "expected" if "hand" in example.source else "document"
@@ -332,9 +326,6 @@ def summarise(rows: Sequence[Row]) -> str:
 
 def main() -> int:
     """Play to a job that runs; exit status 0 if every map and every answer is as expected."""
-    from spu_assigner.stream.kafka.config.settings import Settings
-    from spu_assigner.stream.kafka.topic_admin import check_topics
-
     try:
         connection = Settings.load().connection()
         check_topics(connection.client(), prefix=connection.prefix)
