@@ -17,7 +17,7 @@ from typing import IO, Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job.shard.bundle import Bundle, SourceRange, merged_ranges
-from spu_assigner.stream.job.shard.spill import Note, digest_of, read_note
+from spu_assigner.stream.job.shard.spill import Note, read_note
 from spu_assigner.stream.job.shard.tally import Tally
 
 SHARD: Final = struct.Struct(">i")  # in a digest, before the shard's messages
@@ -75,7 +75,7 @@ class BatchBuffer(ExitStack):
                 f"a file with a part of the batch ends {note.size - len(data)} bytes early; "
                 f"expected {note.size} from {note.position} on; {_REPEATED}"
             )
-        if digest_of(data) != note.digest:
+        if hashlib.sha256(data).digest() != note.digest:
             raise BatchBufferError(
                 f"the {note.size} bytes from {note.position} on of a file with a part of the batch "
                 "are not what was written there: something else has written to it, or the disk "

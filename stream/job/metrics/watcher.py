@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,7 +60,6 @@ class Watch:
         self._query_lock = threading.Lock()
         self._signs: Callable[[], int] = lambda: 0  # that the query has given
         self._signs_seen = 0
-        self._see_inputs: Callable[[Mapping[str, str | None]], None] = lambda ids: None
         self._seen = -1  # the last batch whose progress was reported
         listening = listen(settings)
         if listening is not None:
@@ -83,8 +83,8 @@ class Watch:
     ) -> None:
         """Watch the query, which has begun, until `close`."""
         self.health.begun()
-        self._signs, self._see_inputs = signs, see_inputs
-        self._start("watch-kafka", self._watch_kafka)
+        self._signs = signs
+        self._start("watch-kafka", partial(self._watch_kafka, see_inputs))
         if self._server is not None:
             self._query = query._jsq
             self._start("watch-spark", self._watch_spark)
@@ -151,14 +151,14 @@ class Watch:
         self._seen = max(self._seen, latest.batchId())
         self.health.sign(batch=self._seen)
 
-    def _watch_kafka(self) -> None:
+    def _watch_kafka(self, see_inputs: Callable[[Mapping[str, str | None]], None]) -> None:
         topics = input_topics(self._settings)
         with AdminClient({**self._settings.connection().client(), "log_level": 0}) as admin:
             while True:
                 ends: Spans = {}
                 try:
                     described = describe(admin, topics, REQUEST_SECONDS_MAX)
-                    self._see_inputs(ids_of(described))
+                    see_inputs(ids_of(described))
                     ends = spans_of(admin, described, REQUEST_SECONDS_MAX)
                 except KafkaException:  # Then there is no lag to read.
                     look_again(admin, seconds=REQUEST_SECONDS_MAX)

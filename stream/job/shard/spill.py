@@ -55,11 +55,6 @@ def read_note(data: bytes) -> Note | None:
     return Note(Path(data[_NOTE.size :].decode()), position, size, digest)
 
 
-def digest_of(bundle: bytes) -> bytes:
-    """The SHA-256 that a bundle read from a file is held against."""
-    return hashlib.sha256(bundle).digest()
-
-
 def spill(
     parts: Iterable[bytes | Write], folder: Path, label: int, size_max: int = MEMORY_SIZE_MAX
 ) -> Iterator[bytes | Write]:
@@ -86,7 +81,8 @@ def spill(
                     f"({reason.strerror}); make room in {folder.parent}, or name another folder "
                     "with TMPDIR, and start the job again to repeat the batch"
                 ) from reason
-            yield _NOTE.pack(_FORM, position, len(part), digest_of(part)) + str(path).encode()
+            digest = hashlib.sha256(part).digest()
+            yield _NOTE.pack(_FORM, position, len(part), digest) + str(path).encode()
             position += len(part)
     except BaseException:  # The task failed, or was ended: nobody will read the file.
         path.unlink(missing_ok=True)
