@@ -268,9 +268,9 @@ def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
     live = prometheus.Gauge(
         PREFIX + "live", "1 while the query shows signs of life", registry=registry
     )
-    live.set_function(lambda: health.live().ok)
+    live.set_function(lambda: health.live()["live"])
     ready = prometheus.Gauge(PREFIX + "ready", "1 while events are answered", registry=registry)
-    ready.set_function(lambda: health.ready().ok)
+    ready.set_function(lambda: health.ready()["ready"])
     prometheus.ProcessCollector(registry=registry)
 
 

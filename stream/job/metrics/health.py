@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 # Between two signs a first batch reads a million topics in half a minute, an event takes seconds,
@@ -22,12 +21,7 @@ from typing import Any, Final
 SILENCE_SECONDS_MAX: Final = 300.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """An answer."""
-
-    ok: bool
-    body: dict[str, Any]
+Verdict = dict[str, Any]  # as it is served; with a `reason` unless the answer is yes
 
 
 class JobHealth:
@@ -80,11 +74,10 @@ class JobHealth:
         )
 
     def _verdict(self, what: str, reason: str | None) -> Verdict:
-        body = {
+        return {
             what: reason is None,
             "reason": reason,
             "query": self._query,
             "last_batch": self._batch,
             "last_sign_seconds": round(self._clock() - self._sign, 1),
         }
-        return Verdict(ok=reason is None, body=body)

@@ -63,8 +63,8 @@ def _refuse_foreign_names() -> Response | None:
     return None if refusal is None else Response(f"{refusal}\n", 400, mimetype="text/plain")
 
 
-def _answer(verdict: Verdict) -> tuple[dict[str, Any], int]:
-    return verdict.body, 200 if verdict.ok else 503
+def _answer(verdict: Verdict) -> tuple[Verdict, int]:
+    return verdict, 200 if verdict["reason"] is None else 503
 
 
 class MetricsServer:

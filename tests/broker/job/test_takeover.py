@@ -163,7 +163,7 @@ def test_a_batch_that_another_process_planned_is_taken_as_planned(
         assert job.restarts == number + 1
         (marker,) = (each for each in kafka.markers() if each.batch == planted)
         assert sum(each.count for parts in marker.offsets.values() for each in parts) == 1
-        assert job.watch.health.ready().ok
+        assert job.watch.health.ready()["ready"]
     status, report = audit(settings.bootstrap_servers, settings.topic_prefix, "--strict")
     assert status == 0, report
 
@@ -234,12 +234,12 @@ def test_an_idle_job_whose_transactional_id_was_taken_ends_without_an_event(
     kafka.wait("topic-status", 1, job)
     kafka.send([events.create("b")])  # Its own batch is no other producer's.
     assert not job.await_termination(2 * ASK_SECONDS)
-    assert job.watch.health.ready().ok
+    assert job.watch.health.ready()["ready"]
     other = TransactionalSink(settings, shards=SHARDS)
     other.take_over()
     with pytest.raises(FencedError, match=TAKEN):
         job.await_termination(PATIENCE_SECONDS)
     other.close()
     ready = job.watch.health.ready()
-    assert not ready.ok
-    assert TAKEN in ready.body["reason"]
+    assert not ready["ready"]
+    assert TAKEN in ready["reason"]
