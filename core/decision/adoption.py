@@ -49,10 +49,7 @@ from spu_assigner.core.state.memory import own_events_after
 
 
 def adopt(
-    state: ClusterState,
-    event: TopicAdopted,
-    default_policy: Policy,
-    reserved_names: frozenset[str],
+    state: ClusterState, event: TopicAdopted, default_policy: Policy, reserved_names: frozenset[str]
 ) -> list[Record]:
     """The map as it was found; a topic that is known to be so gets no new map.
 

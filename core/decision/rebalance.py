@@ -11,12 +11,7 @@ from math import inf
 import numpy as np
 from spu_assigner.core.base.errors import Code, Rejection
 from spu_assigner.core.base.events import ClusterRebalance, Policy, SpuId
-from spu_assigner.core.base.limits import (
-    BAND,
-    BAND_PERCENT,
-    RESOURCE_REPLICAS_MAX,
-    RULED_LISTS_MAX,
-)
+from spu_assigner.core.base.limits import BAND, BAND_PERCENT, RESOURCE_REPLICAS_MAX, RULED_LISTS_MAX
 from spu_assigner.core.base.records import Mode, Move, Record, Status
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists
 from spu_assigner.core.base.resources import BYTES, Need

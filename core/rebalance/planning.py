@@ -135,12 +135,7 @@ def _steps_by_count(
 
 
 def _carry_out(
-    steps: Iterable[Step],
-    lists: ClusterLists,
-    loads: Loads,
-    goal: ResourceGoal,
-    *,
-    max_moves: int,
+    steps: Iterable[Step], lists: ClusterLists, loads: Loads, goal: ResourceGoal, *, max_moves: int
 ) -> tuple[list[ListMove], int, int]:
     """Change the lists as far as the limits permit: the moves, the reorders and the bytes."""
     moves: list[ListMove] = []

@@ -189,10 +189,7 @@ def single_object_header(entry: Registered) -> bytes:
 
 
 _REGISTRY: Final = Registry.load()
-_HEADER_MAKERS: Final = {
-    Wire.CONFLUENT: confluent_header,
-    Wire.SINGLE_OBJECT: single_object_header,
-}
+_HEADER_MAKERS: Final = {Wire.CONFLUENT: confluent_header, Wire.SINGLE_OBJECT: single_object_header}
 _VERSIONS: Final = {
     make(entry): entry for entry in _REGISTRY.entries for make in _HEADER_MAKERS.values()
 }

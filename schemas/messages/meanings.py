@@ -164,7 +164,7 @@ MEANING: Final = Meaning(
         "TopicAdopted.replicas": Form(
             read=array_reader(
                 array_reader(read_long, load=tuple), load=tuple, kept_max=PARTITIONS_MAX
-            ),
+            )
         ),
         "ReplicaMap.replicas": _LISTS,
         "ReplicaMap.cores": _LISTS,

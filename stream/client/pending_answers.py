@@ -180,11 +180,7 @@ class Awaited:
 
 
 def exchange(
-    connection: Connection,
-    events: Iterable[Event],
-    *,
-    seconds: float,
-    check: Callable[[], None],
+    connection: Connection, events: Iterable[Event], *, seconds: float, check: Callable[[], None]
 ) -> Awaited:
     """Send events, and gather what the job answers to each."""
     awaited = Awaited(awaits_room=False)

@@ -15,11 +15,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.limits import MANUAL_FILE_SIZE_MAX, MESSAGE_SIZE_MAX
 from spu_assigner.schemas.errors import DecodeError, LineError
-from spu_assigner.schemas.json_lines.json_object import (
-    REASSIGNMENT,
-    is_reassignment,
-    strict_value,
-)
+from spu_assigner.schemas.json_lines.json_object import REASSIGNMENT, is_reassignment, strict_value
 from spu_assigner.schemas.json_lines.kinds import MANUAL_DEPTH_MAX, is_deeper_than
 from spu_assigner.schemas.json_lines.lines import constraints_from_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file

@@ -218,12 +218,7 @@ def spark_partition(value: int, partitions: int) -> int:
 
 
 def events_to_bundles(
-    events: DataFrame,
-    options: Options,
-    *,
-    run: str,
-    spills: bool,
-    state: DataFrame | None = None,
+    events: DataFrame, options: Options, *, run: str, spills: bool, state: DataFrame | None = None
 ) -> DataFrame:
     """The stateful step: rows of shard and event become rows of shard, sequence, bundle.
 

@@ -62,10 +62,7 @@ class TopicSpec:
     @property
     def required(self) -> dict[str, str]:
         """The settings that the job relies on; a size may also be larger."""
-        settings = {
-            "cleanup.policy": self.cleanup,
-            "max.message.bytes": str(self.message_size_max),
-        }
+        settings = {"cleanup.policy": self.cleanup, "max.message.bytes": str(self.message_size_max)}
         if self.is_input:  # The merge of both inputs goes by the broker's clock.
             settings["message.timestamp.type"] = "LogAppendTime"
         return settings

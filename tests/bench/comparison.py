@@ -120,8 +120,7 @@ def main() -> int:
     missed: list[str] = []
     with ExitStack() as stack:
         makers = placers(
-            stack.enter_context(running_kafka_placer()),
-            stack.enter_context(running_kraft_placer()),
+            stack.enter_context(running_kafka_placer()), stack.enter_context(running_kraft_placer())
         )
         for scenario in SCENARIOS:
             filled, lived = compare(scenario, makers)

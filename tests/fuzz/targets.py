@@ -183,11 +183,7 @@ def _jsonl_seeds() -> list[bytes]:
 # Messages from Kafka.
 
 _MESSAGES_MAX = 16
-_OPTIONS = Options(
-    topic_prefix="",
-    default_policy=Policy.BALANCED,
-    wire=Wire.CONFLUENT,
-)
+_OPTIONS = Options(topic_prefix="", default_policy=Policy.BALANCED, wire=Wire.CONFLUENT)
 
 
 @dataclass(frozen=True, kw_only=True)

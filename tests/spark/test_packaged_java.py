@@ -8,10 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.local.jvm.java import (
-    PACKAGE_LOCK,
-    ensure_java,
-)
+from spu_assigner.stream.local.jvm.java import PACKAGE_LOCK, ensure_java
 
 _JOB = """
 from pyspark.sql import SparkSession

@@ -24,9 +24,6 @@ session.stop()
 def test_a_session_imports_neither_pandas_nor_arrow(tmp_path: Path) -> None:
     """PySpark would, by a module for tests, if they are there; afterwards they can be had."""
     done = subprocess.run(
-        [sys.executable, "-c", BEGIN, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
+        [sys.executable, "-c", BEGIN, str(tmp_path)], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout.split()) == (0, ["3", "int64"]), done.stderr

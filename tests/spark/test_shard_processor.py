@@ -102,11 +102,7 @@ class Query:
         self._spark.sparkContext.pythonExec = python
         files = self._spark.readStream.schema(EVENTS).option("maxFilesPerTrigger", 1)
         plan = events_to_bundles(
-            files.parquet(str(self._rows)),
-            OPTIONS,
-            run=self.run,
-            spills=False,
-            state=state,
+            files.parquet(str(self._rows)), OPTIONS, run=self.run, spills=False, state=state
         )
         self._query = (
             plan.writeStream.option("checkpointLocation", str(self.checkpoint))

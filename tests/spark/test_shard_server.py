@@ -180,9 +180,7 @@ def test_a_task_that_stands_still_does_not_hold_up_the_next_one(
     stuck.close()
 
 
-def test_a_server_says_that_it_lives_while_it_decides(
-    changed: Callable[..., ShardServer],
-) -> None:
+def test_a_server_says_that_it_lives_while_it_decides(changed: Callable[..., ShardServer]) -> None:
     """Between events: one that is stuck in an event says nothing."""
     server = changed("server.ALIVE_SECONDS = 0")
     store, events = DictStore(), Events()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
@@ -76,7 +75,7 @@ def drain(
     from spu_assigner.stream.clusters.drain.job_wait import JobWait
 
     draining = Draining(request, broker, move_options)
-    return draining.dry_run() if dry_run else draining.run(JobWait(wait_seconds), asks=_asks(yes))
+    return draining.dry_run() if dry_run else draining.run(JobWait(wait_seconds), yes=yes)
 
 
 @click.command("rebalance")
@@ -146,10 +145,5 @@ def rebalance(
         for line in rebalance_preview(request, move_options, event):
             click.echo(line)
         return 0
-    wait, asks = JobWait(wait_seconds), _asks(yes)
-    return rebalance_now(request, move_options, event, wait, bytes_max=bytes_max, asks=asks)
-
-
-def _asks(yes: bool) -> bool:
-    """Whether a person at a terminal is to confirm what is shown."""
-    return not yes and sys.stdin.isatty()
+    wait = JobWait(wait_seconds)
+    return rebalance_now(request, move_options, event, wait, bytes_max=bytes_max, yes=yes)

@@ -85,17 +85,12 @@ class Draining:
             click.echo(line)
         return int(any(line.startswith(_STAYS) for line in lines))
 
-    def run(self, wait: JobWait, *, asks: bool) -> int:
-        """Empty it, if that is possible now; the exit status. What was done stays done.
-
-        Args:
-            asks: whether a person is to confirm what is shown first.
-        """
+    def run(self, wait: JobWait, *, yes: bool) -> int:
+        """Empty it, if that is possible now; the exit status. What was done stays done."""
         request, broker = self._request, self._broker
         connection = request.ledger_connection()
         with Reassigner(connection) as kafka:
-            if asks:
-                confirm(self._preview(kafka))
+            confirm(self._preview(kafka), yes=yes)
             self._decommission(kafka)
             self._await_maps(wait)
             with moving(connection, self._options, cluster_id=request.cluster_id) as runner:
@@ -172,11 +167,7 @@ class Draining:
         return moves, stays
 
     def _moves(
-        self,
-        kafka: Reassigner,
-        plan: TopicsPlan,
-        maps: Maps,
-        held: Callable[[], Mapping[str, str]],
+        self, kafka: Reassigner, plan: TopicsPlan, maps: Maps, held: Callable[[], Mapping[str, str]]
     ) -> tuple[list[MovedPartition], list[str]]:
         """What leaves the broker by a plan of these maps; a line for each thing that stays.
 

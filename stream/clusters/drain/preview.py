@@ -8,6 +8,7 @@ goes on with later events.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -109,8 +110,15 @@ def _is_worse(before: Replicas, after: Replicas, racks: Mapping[int, str | None]
     return fullest(after) > fullest(before)
 
 
-def confirm(lines: Iterable[str]) -> None:
-    """Show a preview and ask; `click.Abort` if the answer is no."""
+def confirm(lines: Iterable[str], *, yes: bool) -> None:
+    """Show a preview on a terminal and ask, unless `yes`; `click.Abort` if the answer is no."""
+    if yes or not is_terminal():
+        return
     for line in lines:
         click.echo(line)
     click.confirm("Go on?", abort=True)
+
+
+def is_terminal() -> bool:
+    """Whether a person can be asked."""
+    return sys.stdin.isatty()

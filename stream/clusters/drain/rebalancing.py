@@ -56,16 +56,11 @@ def rebalance_now(
     wait: JobWait,
     *,
     bytes_max: int | None,
-    asks: bool,
+    yes: bool,
 ) -> int:
-    """Even out a cluster, if that is possible now; the exit status. What was done stays done.
-
-    Args:
-        asks: whether a person is to confirm what is shown first.
-    """
+    """Even out a cluster, if that is possible now; the exit status. What was done stays done."""
     connection = request.ledger_connection()
-    if asks:
-        confirm(rebalance_preview(request, options, event))
+    confirm(rebalance_preview(request, options, event), yes=yes)
     unlike, _, _ = _unlike(request)
     require_ready(connection, options, unlike)
     _ask(request, event, wait)
@@ -121,10 +116,7 @@ def _ask(request: PlanRequest, event: ClusterRebalance, wait: JobWait) -> None:
     """Have the job even out its maps, and wait for its answer."""
     connection, event_id = request.connection, event.event_id
     answers = exchange(
-        connection,
-        [event],
-        seconds=wait.seconds,
-        check=lambda: wait.tick("the answer of the job"),
+        connection, [event], seconds=wait.seconds, check=lambda: wait.tick("the answer of the job")
     )
     if answers.unanswered:
         raise RebalanceError(

@@ -167,9 +167,7 @@ def follow(
     "followed yet, and where a topic holds fewer bytes than reserved.",
 )
 @click.option(
-    "--forget-gone",
-    is_flag=True,
-    help="Release adopted topics that are in Kafka no more.",
+    "--forget-gone", is_flag=True, help="Release adopted topics that are in Kafka no more."
 )
 @seconds_option(
     "--wait",

@@ -108,11 +108,7 @@ class _Follower:
     """One process that follows."""
 
     def __init__(
-        self,
-        events: Connection,
-        target: Connection,
-        options: FollowOptions,
-        output: FollowOutput,
+        self, events: Connection, target: Connection, options: FollowOptions, output: FollowOutput
     ) -> None:
         self._events = events
         self._options = options

@@ -153,10 +153,7 @@ class FollowSession:
         """Which brokers join and leave."""
         self.reader.catch_up()
         return decide_brokers(
-            self.reader.announced.by_spu(),
-            sight,
-            self._options,
-            occurred_at=now_ms(),
+            self.reader.announced.by_spu(), sight, self._options, occurred_at=now_ms()
         )
 
     def decide_topics(self, joins: Sequence[SpuJoined] = ()) -> TopicsDecision:

@@ -246,11 +246,7 @@ def _fault(topic: FoundTopic, spus: Collection[int]) -> str | None:
 
 
 def _adoption(
-    name: str,
-    topic: FoundTopic,
-    known: ReplicaMap | None,
-    options: FollowOptions,
-    occurred_at: int,
+    name: str, topic: FoundTopic, known: ReplicaMap | None, options: FollowOptions, occurred_at: int
 ) -> TopicAdopted:
     """The event that adopts a topic."""
     pinned = _pinned(known, options)
@@ -319,10 +315,7 @@ def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
 
 
 def _placed(
-    adoptions: Sequence[TopicAdopted],
-    facts: TopicFacts,
-    memory: TopicMemory,
-    untouched: Untouched,
+    adoptions: Sequence[TopicAdopted], facts: TopicFacts, memory: TopicMemory, untouched: Untouched
 ) -> tuple[list[TopicAdopted | TopicCreate], dict[Partition, Row]]:
     """The adoptions, in place of which the job places new topics that are empty; and their moves.
 

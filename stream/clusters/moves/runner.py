@@ -247,11 +247,7 @@ class MovesRunner:
 
 @contextmanager
 def moving(
-    connection: Connection,
-    options: MoveOptions,
-    *,
-    cluster_id: str,
-    is_quiet: bool = False,
+    connection: Connection, options: MoveOptions, *, cluster_id: str, is_quiet: bool = False
 ) -> Iterator[MovesRunner]:
     """A runner that has the seat, and has finished what a run before has left.
 

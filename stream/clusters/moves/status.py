@@ -50,12 +50,7 @@ def say(text: str) -> None:
 def new_move(at: Partition, topic_id: str, before: Replicas, after: Replicas) -> MovedPartition:
     """A move whose size is not known yet."""
     return MovedPartition(
-        topic=at[0],
-        topic_id=topic_id,
-        partition=at[1],
-        before=before,
-        after=after,
-        size_bytes=0,
+        topic=at[0], topic_id=topic_id, partition=at[1], before=before, after=after, size_bytes=0
     )
 
 

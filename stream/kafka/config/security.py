@@ -73,10 +73,7 @@ class Security:
         what="the user's name",
     )
     sasl_password: Secret | None = setting(
-        str,
-        expected="the user's password",
-        what="the user's password",
-        is_secret=True,
+        str, expected="the user's password", what="the user's password", is_secret=True
     )
     ssl_ca_file: Path | None = setting(
         or_empty(file_path),
@@ -89,9 +86,7 @@ class Security:
         what="the client's certificate and what signed it, in PEM, for mutual TLS",
     )
     ssl_key_file: Path | None = setting(
-        or_empty(file_path),
-        expected=PATH_EXPECTED,
-        what="its key, PKCS#8 in PEM; mode 0600",
+        or_empty(file_path), expected=PATH_EXPECTED, what="its key, PKCS#8 in PEM; mode 0600"
     )
 
     @property

@@ -96,9 +96,7 @@ class Settings:
         what="the most topic events a batch takes; joins and leaves are never held back",
     )
     master: str | None = setting(
-        or_empty(matching(r"\S+")),
-        expected="a master URL of Spark's",
-        what="where Spark runs",
+        or_empty(matching(r"\S+")), expected="a master URL of Spark's", what="where Spark runs"
     )
     driver_memory: str = setting(
         matching(r"[1-9][0-9]*[mgMG]"),

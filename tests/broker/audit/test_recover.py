@@ -145,10 +145,7 @@ def fails(*_given: object) -> None:
 
 @pytest.mark.long("a job runs before the recovery and another after it")
 def test_a_job_whose_checkpoint_was_deleted_goes_on_with_equal_state(
-    settings: Settings,
-    run: Callable[..., Job],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: Settings, run: Callable[..., Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Deleted, made again in other shards, its first batch repeated, and again while a job runs."""
     streams = Streams(settings.bootstrap_servers, settings.topic_prefix)

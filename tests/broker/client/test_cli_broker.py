@@ -258,11 +258,7 @@ STORIES: dict[str, tuple[int, list[tuple[str, int, list[str]]]]] = {
     "named": (
         1,
         [
-            (
-                "topic-create --topic cli-job.replica-map",
-                1,
-                ["rejected RESERVED_NAME: topic"],
-            ),
+            ("topic-create --topic cli-job.replica-map", 1, ["rejected RESERVED_NAME: topic"]),
             ("topic-create --topic replica-map", 0, ["assigned"]),
         ],
     ),

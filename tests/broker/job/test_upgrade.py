@@ -23,14 +23,7 @@ from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
 from support.events.one_cluster import picture
-from support.job.released import (
-    PREFIX,
-    Left,
-    archives,
-    fill,
-    note_ids,
-    unpack,
-)
+from support.job.released import PREFIX, Left, archives, fill, note_ids, unpack
 from support.job.streams import Streams
 from support.kafka.traffic import PATIENCE_SECONDS, process_all
 from support.shard.checkpoint_state import checkpoint_clusters

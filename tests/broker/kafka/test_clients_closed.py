@@ -77,10 +77,7 @@ def watch_brokers(connection: Connection) -> None:
 
 
 def settings_of(connection: Connection) -> Settings:
-    place = {
-        "bootstrap_servers": connection.bootstrap_servers,
-        "topic_prefix": connection.prefix,
-    }
+    place = {"bootstrap_servers": connection.bootstrap_servers, "topic_prefix": connection.prefix}
     return Settings.load(flags=place, environ={})
 
 

@@ -102,8 +102,7 @@ def built(cls: type, number: Any = COUNT, **given: Any) -> st.SearchStrategy[Any
     hints = get_type_hints(cls)
     known = _BY_NAME | given
     return st.builds(
-        cls,
-        **{name: known[name] if name in known else of(hints[name]) for name in hints},
+        cls, **{name: known[name] if name in known else of(hints[name]) for name in hints}
     )
 
 

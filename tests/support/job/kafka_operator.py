@@ -87,10 +87,7 @@ class Operator:
         return f"{self.prefix}{topic}"
 
     def settings(self) -> Settings:
-        flags = {
-            "bootstrap_servers": self.cluster.bootstrap_servers,
-            "topic_prefix": self.prefix,
-        }
+        flags = {"bootstrap_servers": self.cluster.bootstrap_servers, "topic_prefix": self.prefix}
         return Settings.load(flags=flags, environ={})
 
     def lists(self, *topics: str) -> dict[str, Lists]:

@@ -36,7 +36,7 @@ PART = 25  # messages of a part: a batch or two
 
 # What a broker does not clean up for minutes is cleaned up in a second, so that time-outs show.
 BROKER_SETTINGS: Mapping[str, str] = {
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"
 }
 
 

@@ -15,15 +15,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from support.model.plain_cluster import (
-    Cluster,
-    Json,
-    Refusal,
-    Spu,
-    Topic,
-    release_cores,
-    resized,
-)
+from support.model.plain_cluster import Cluster, Json, Refusal, Spu, Topic, release_cores, resized
 from support.model.plain_requests import PARTITIONS_MAX, place, place_by_hand
 
 REMEMBERED = 256

@@ -70,10 +70,7 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
             for module in ("s3", "s3-transfer-manager", "sts")
         ),
     ),
-    "broker": (
-        Root(coordinate="org.apache.kafka:kafka_2.13:4.2.1", whole=True),
-        *_WITH_KAFKA,
-    ),
+    "broker": (Root(coordinate="org.apache.kafka:kafka_2.13:4.2.1", whole=True), *_WITH_KAFKA),
     "kafka-placer": (Root(coordinate="org.apache.kafka:kafka-server-common:4.0.0", whole=True),),
     # `kafka-reassign-partitions`, to be run with the broker's jars.
     "kafka-tools": (Root(coordinate="org.apache.kafka:kafka-tools:4.2.1"),),

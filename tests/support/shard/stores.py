@@ -13,13 +13,7 @@ from spu_assigner.stream.job.shard.batch import Options, process
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
-from spu_assigner.stream.job.shard.state_log import (
-    HEAD,
-    CopyT,
-    Entries,
-    Shard,
-    segment_key,
-)
+from spu_assigner.stream.job.shard.state_log import HEAD, CopyT, Entries, Shard, segment_key
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.job.streams import INPUTS, TOPIC_EVENTS, Outgoing
 from support.shard.stored_entries import read_entries
@@ -125,9 +119,7 @@ def batch_bytes(batch: Batch) -> bytes:
 
 Raw = tuple[bytes, bytes]  # key and value on `topic-events`
 OPTIONS = Options(
-    topic_prefix="",
-    default_policy=Settings.load(environ={}).default_policy,
-    wire=Wire.CONFLUENT,
+    topic_prefix="", default_policy=Settings.load(environ={}).default_policy, wire=Wire.CONFLUENT
 )
 
 

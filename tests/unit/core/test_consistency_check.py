@@ -20,14 +20,7 @@ from spu_assigner.core import (
     step,
 )
 from spu_assigner.core.base.events import LeaveMode, Policy
-from spu_assigner.core.base.records import (
-    ChainEntry,
-    Entry,
-    SeenEntry,
-    SpuChanged,
-    Wait,
-    Waiting,
-)
+from spu_assigner.core.base.records import ChainEntry, Entry, SeenEntry, SpuChanged, Wait, Waiting
 from spu_assigner.core.state.consistency_check import faults
 from support.events.builders import Events
 from support.events.one_cluster import OneCluster, picture

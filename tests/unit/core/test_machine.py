@@ -24,10 +24,7 @@ from support.project.case_share import share_of
 )
 @settings(max_examples=share_of(300), deadline=None)
 def test_blocks_around_saturations_equal_the_plain_oracle(
-    sizes: list[int],
-    requests: list[tuple[int, int]],
-    policy: Policy,
-    racked: bool,
+    sizes: list[int], requests: list[tuple[int, int]], policy: Policy, racked: bool
 ) -> None:
     """Large requests on small SPUs: many blocks, many saturations, tables that run out."""
     build = Events()

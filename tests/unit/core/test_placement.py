@@ -138,10 +138,7 @@ def test_three_uneven_racks_give_the_documents_sequence_and_map() -> None:
 
 @pytest.mark.parametrize(
     ("replicas", "expected"),
-    [
-        pytest.param(1, [[3], [1]], id="case1"),
-        pytest.param(2, [[3, 1], [1, 2]], id="case2"),
-    ],
+    [pytest.param(1, [[3], [1]], id="case1"), pytest.param(2, [[3, 1], [1, 2]], id="case2")],
 )
 def test_kafkas_cases_of_document_004_hold(replicas: int, expected: list[list[int]]) -> None:
     """Brokers 1, 2, 3, start 2, shift 2. The document raises the shift too early in case 2.

@@ -22,14 +22,7 @@ from spu_assigner.core.base.constraints import (
 from spu_assigner.core.base.errors import Code
 from spu_assigner.core.base.events import Event, LeaveMode, Policy, TopicCreate, TopicGrow
 from spu_assigner.core.base.limits import MESSAGE_SIZE_MAX
-from spu_assigner.core.base.records import (
-    Answer,
-    Mode,
-    Move,
-    Reason,
-    RecordedRing,
-    RingChange,
-)
+from spu_assigner.core.base.records import Answer, Mode, Move, Reason, RecordedRing, RingChange
 from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.json_lines.lines import (

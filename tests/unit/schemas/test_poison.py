@@ -50,11 +50,7 @@ from support.shard.stores import DictStore, run_batch
 MIB = 1024 * 1024
 BY_KEY = (DeadLetterCode.KEY_MISSING, DeadLetterCode.KEY_MISMATCH)  # no fault of the value
 GOOD = "good"  # the cluster of the neighbours
-OPTIONS = Options(
-    topic_prefix="",
-    default_policy=Policy.FLUVIO,
-    wire=Wire.CONFLUENT,
-)
+OPTIONS = Options(topic_prefix="", default_policy=Policy.FLUVIO, wire=Wire.CONFLUENT)
 
 
 @contextmanager

@@ -13,21 +13,13 @@ from typing import Any
 import fastavro
 import pytest
 from fastavro.schema import expand_schema
-from spu_assigner.core.base.events import (
-    Policy,
-    SpuJoined,
-    TopicCreate,
-)
+from spu_assigner.core.base.events import Policy, SpuJoined, TopicCreate
 from spu_assigner.core.state import consistency_check
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.registry import FOLDER, Registry
 from spu_assigner.schemas.avro.strict_reading import read_whole
 from spu_assigner.schemas.errors import SchemaError
-from spu_assigner.schemas.messages.codec import (
-    EventKind,
-    decode_event,
-    decode_record,
-)
+from spu_assigner.schemas.messages.codec import EventKind, decode_event, decode_record
 from spu_assigner.schemas.messages.meanings import EVENT_TYPES, MEANING, MESSAGE_TYPES, TYPE_NAMES
 from spu_assigner.stream.job.shard.clusters import Clusters, map_key, state_key
 from support.events.event_codecs import decode, encode, example

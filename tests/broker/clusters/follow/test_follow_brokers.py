@@ -156,9 +156,7 @@ def test_a_leader_of_before_is_shut_out(followed: Followed) -> None:
 
 
 @pytest.mark.smoke
-def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(
-    followed: Followed,
-) -> None:
+def test_once_waits_for_nobody_who_is_there_and_a_dry_run_sends_nothing(followed: Followed) -> None:
     """For cron, and to look first. The lines of JSON are what `simulate` reads."""
     status, out, err = followed.once("--dry-run", "-o", "json")
     assert status == 0

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import LeaveMode
 from spu_assigner.stream.cli import cli
-from spu_assigner.stream.clusters.drain import command
+from spu_assigner.stream.clusters.drain import preview
 from spu_assigner.stream.clusters.drain.staying import NO_MAP
 from spu_assigner.stream.clusters.follow.report import OFF_BROKER
 from spu_assigner.stream.kafka.config.settings import Settings
@@ -103,7 +103,7 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
         assert stays == f"stays    {foreign}: 1 replica stays on the broker: {NO_MAP}"
         (leaves,) = [line.split() for line in table if line.split()[:1] == [str(LEAVES)]]
         assert leaves[1:4] == [str(sum(on_it.values())), "→", "1"]
-        monkeypatch.setattr(command, "_asks", lambda yes: not yes)  # as on a terminal
+        monkeypatch.setattr(preview, "is_terminal", lambda: True)
         unconfirmed = operator("drain", LEAVES, "--cluster", "c1", "--foreign", foreign)
         assert unconfirmed.exit_code == 130
         assert "Go on? [y/N]:" in unconfirmed.stdout

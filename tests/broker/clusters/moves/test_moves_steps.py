@@ -35,10 +35,7 @@ def test_a_change_of_controller_in_a_wave_loses_nothing(topic_prefix: str, tmp_p
         before = mover.checksums("orders", 2)
         mover.map({"orders": AFTER})
         first = cluster.active_controller()
-        with (
-            mover.running(*SLOW) as process,
-            cluster.active_controller_killed() as second,
-        ):
+        with mover.running(*SLOW) as process, cluster.active_controller_killed() as second:
             assert second != first
             with mover.kafka() as kafka:
                 assert len(kafka.ongoing()) > 0  # The wave is still under way.

@@ -133,9 +133,7 @@ def test_moves_are_made_by_kafkas_own_tool(
     without = operator.apply()
     assert without.exit_code == 1
     assert " to move: run `apply --moves`" in without.stderr
-    shown = operator.plan(
-        *("--reassignment-file", file, "--topics", operator.name("orders")),
-    )
+    shown = operator.plan(*("--reassignment-file", file, "--topics", operator.name("orders")))
     assert shown.exit_code == 2
     assert re.search(r"^\d replicas? to copy, [48]\.0 MiB$", shown.stdout, re.MULTILINE)
     assert operator.lists("orders") == first
@@ -176,7 +174,7 @@ def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: P
         assert lines[2:] == [
             f"apply: {absent}: its map names SPUs 3, and Kafka's live brokers are 1, 2; start "
             "them, or decommission these SPUs (`spu-assigner produce spu-left --mode "
-            "decommission`)",
+            "decommission`)"
         ]
         assert operator.lists("absent", "fine", "vast") == {"fine": [[1, 2]]}
     stale = operator("apply", tmp_path / "plan.json")
@@ -188,10 +186,7 @@ def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: P
     rest = operator.apply("--maps", file, "--topics", "*fine", "--topics", "*absent")
     assert (rest.exit_code, rest.stdout.splitlines()) == (
         0,
-        [
-            f"created  {absent}  1 partition",
-            "1 created, 0 grown, 0 deleted; 1 as mapped before",
-        ],
+        [f"created  {absent}  1 partition", "1 created, 0 grown, 0 deleted; 1 as mapped before"],
     )
     assert operator.lists("absent", "fine") == {"absent": [[3, 2]], "fine": [[1, 2]]}
 

@@ -27,10 +27,7 @@ from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job import sink
 from spu_assigner.stream.job.checkpoint.files import CheckpointDamagedError, CheckpointError
 from spu_assigner.stream.job.lifecycle import Job, start_query
-from spu_assigner.stream.job.marker_check import (
-    DigestMismatchError,
-    MarkerGapError,
-)
+from spu_assigner.stream.job.marker_check import DigestMismatchError, MarkerGapError
 from spu_assigner.stream.job.session import build_session, ensure_jars
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics

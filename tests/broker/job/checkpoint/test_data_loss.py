@@ -271,10 +271,7 @@ def test_a_topic_recreated_after_the_last_batch_is_read_whole_once_the_loss_is_a
 
 @pytest.mark.parametrize("written", [0, 3])
 def test_an_idle_job_ends_where_its_input_is_recreated(
-    settings: Settings,
-    begin: Callable[..., Job],
-    monkeypatch: pytest.MonkeyPatch,
-    written: int,
+    settings: Settings, begin: Callable[..., Job], monkeypatch: pytest.MonkeyPatch, written: int
 ) -> None:
     """No batch would come before the new topic has grown past the old one's offsets."""
     monkeypatch.setattr(watcher, "LAG_SECONDS", 0.2)

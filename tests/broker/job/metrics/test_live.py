@@ -68,9 +68,7 @@ def standing_still(job: Job) -> Iterator[None]:
 
 
 @pytest.mark.long("a batch of half a minute, and one that stands still for as long as that is")
-def test_a_long_batch_is_live_and_one_that_stands_still_is_not(
-    slow_job: tuple[Job, Kafka],
-) -> None:
+def test_a_long_batch_is_live_and_one_that_stands_still_is_not(slow_job: tuple[Job, Kafka]) -> None:
     """A supervisor that restarts a job at work would do so for ever: the batch begins again."""
     job, kafka = slow_job
     events = Events()

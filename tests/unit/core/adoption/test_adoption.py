@@ -11,13 +11,7 @@ from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import PARTITIONS_MAX
 from spu_assigner.core.base.records import Mode, RingChange, Status, TopicStatus
 from support.events.builders import Events
-from support.events.one_cluster import (
-    Answer,
-    OneCluster,
-    ring_changes,
-    statuses,
-    the_map,
-)
+from support.events.one_cluster import Answer, OneCluster, ring_changes, statuses, the_map
 
 LISTS = [[0, 1], [1, 2, 0], [2]]
 DISK = "disk_bytes"

@@ -23,14 +23,7 @@ from spu_assigner.stream.kafka.config.settings import SPECS, TARGET_SERVERS_VARI
 from support.kafka.secured import Certificates
 from support.pages.ui_pages import Still, known_of, outputs
 from support.project import chart
-from support.project.chart import (
-    Manifest,
-    Values,
-    container,
-    environ,
-    parsed,
-    pod_specs,
-)
+from support.project.chart import Manifest, Values, container, environ, parsed, pod_specs
 
 _ROOT = Path(__file__).parents[4]
 _DOCKERFILE = (_ROOT / "docker" / "job.Dockerfile").read_text(encoding="utf-8")

@@ -123,11 +123,7 @@ def test_to_run_the_locked_requirements_of_the_job_are_installed_and_no_others(
 def test_to_develop_the_rest_is_added(checkout: Checkout) -> None:
     """After `make run`, `make test` makes neither environment nor wheel again."""
     checkout.calls("run")
-    assert checkout.calls("develop") == [
-        UV,
-        uv("requirements-build.lock"),
-        uv("requirements.lock"),
-    ]
+    assert checkout.calls("develop") == [UV, uv("requirements-build.lock"), uv("requirements.lock")]
     assert checkout.calls("run") == []  # It has that already.
     view = checkout.folder / "build/types/spu_assigner/core/a.py"
     assert view.read_text(encoding="utf-8") == "1"

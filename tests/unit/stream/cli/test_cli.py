@@ -143,11 +143,7 @@ def raising(error: BaseException) -> Commands:
     ("error", "status", "said"),
     [
         (AssignerError("no\n  luck"), 1, "spu-assigner: no luck\n"),
-        (
-            SettingsError("X", found="'y'", expected="z"),
-            2,
-            "spu-assigner: X is 'y'; expected z\n",
-        ),
+        (SettingsError("X", found="'y'", expected="z"), 2, "spu-assigner: X is 'y'; expected z\n"),
         (KeyboardInterrupt(), 130, "\n"),
     ],
     ids=["error", "settings", "Ctrl-C"],

@@ -16,11 +16,7 @@ from spu_assigner.stream.kafka.fenced_producer import FencedProducer, OvertakenE
 @pytest.mark.parametrize(
     ("abort", "error", "text"),
     [
-        (
-            KafkaError._FENCED,
-            OvertakenError,
-            "another process has taken over the-id",
-        ),
+        (KafkaError._FENCED, OvertakenError, "another process has taken over the-id"),
         (KafkaError._TIMED_OUT, ClientError, "EndTxn commit failed: Unknown broker error"),
         (None, ClientError, "EndTxn commit failed: Unknown broker error"),
     ],

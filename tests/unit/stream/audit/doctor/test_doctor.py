@@ -204,10 +204,7 @@ def test_wrong_settings_are_a_finding_and_the_machine_is_looked_at() -> None:
 
 def test_warnings_count_with_strict_alone(tmp_path: Path) -> None:
     """Jars that are missing are one: a start fetches them."""
-    environ = {
-        "SPU_ASSIGNER_CACHE": str(tmp_path),
-        "SPU_ASSIGNER_CHECKPOINT": str(tmp_path / "c"),
-    }
+    environ = {"SPU_ASSIGNER_CACHE": str(tmp_path), "SPU_ASSIGNER_CHECKPOINT": str(tmp_path / "c")}
     lenient, strict = call(**environ), call("--strict", **environ)
     assert (lenient.return_value, strict.return_value) == (0, 1), lenient.output
     assert "! " in lenient.stdout

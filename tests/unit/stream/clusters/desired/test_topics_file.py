@@ -46,10 +46,7 @@ def test_a_file_gives_its_topics_in_its_order() -> None:
     )
     common = {"event_id": "desired", "cluster_id": "c1"}
     orders = TopicCreate(**common, topic="orders", policy=Policy.KRAFT, constraints=constraints)
-    assert read(text + rules + plain) == (
-        orders,
-        TopicCreate(**common, topic="123"),
-    )
+    assert read(text + rules + plain) == (orders, TopicCreate(**common, topic="123"))
     assert read("topics: []\n") == ()
 
 
@@ -110,8 +107,7 @@ def test_all_faults_are_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["[" * 50_000, "a: &a [*a]\n", "x: &x {y: &y [*x, *y]}\ntopics: *x\n"],
+    "text", ["[" * 50_000, "a: &a [*a]\n", "x: &x {y: &y [*x, *y]}\ntopics: *x\n"]
 )
 def test_a_file_that_is_built_to_break_readers_is_refused(text: str) -> None:
     """Depth and references cost nothing."""

@@ -14,9 +14,7 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from support.events.plans import maps
 
 REQUEST = PlanRequest(
-    connection=Connection(bootstrap_servers="127.0.0.1:1"),
-    target_connection=None,
-    cluster_id="c1",
+    connection=Connection(bootstrap_servers="127.0.0.1:1"), target_connection=None, cluster_id="c1"
 )
 
 

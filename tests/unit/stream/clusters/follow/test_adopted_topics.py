@@ -40,9 +40,7 @@ def world() -> Installation:
     st.dictionaries(
         st.sampled_from(["a", "b", "c", "d"]),
         st.lists(
-            st.lists(st.integers(1, 4), min_size=1, max_size=4, unique=True),
-            min_size=1,
-            max_size=5,
+            st.lists(st.integers(1, 4), min_size=1, max_size=4, unique=True), min_size=1, max_size=5
         ),
     )
 )
@@ -116,10 +114,7 @@ def repaired(world: Installation) -> Event:
         (lambda w: [repaired(w)], NOT_FOLLOWED.format("repair")),
         (lambda w: [w.events.demote(1)], NOT_FOLLOWED.format("demotion")),
         (lambda w: [w.events.replication("a", 3)], NOT_FOLLOWED.format("replication")),
-        (
-            lambda w: [w.events.grow("a", 4)],
-            "its map has grown to 4 partitions, and Kafka has 2",
-        ),
+        (lambda w: [w.events.grow("a", 4)], "its map has grown to 4 partitions, and Kafka has 2"),
         (  # Kafka takes no partition away: what has fewer than its map has not followed.
             lambda w: [w.events.demote(1), w.events.grow("a", 4)],
             "its map has grown to 4 partitions, and Kafka has 2",
@@ -129,10 +124,7 @@ def repaired(world: Installation) -> Event:
             NOT_FOLLOWED.format("demand"),
         ),
         (  # likewise.
-            lambda w: [
-                repaired(w),
-                w.events.constraints("a", Constraints(leaders=("spu_id=1",))),
-            ],
+            lambda w: [repaired(w), w.events.constraints("a", Constraints(leaders=("spu_id=1",)))],
             NOT_FOLLOWED.format("constraints"),
         ),
         (lambda w: [w.events.delete("a")], "its map was deleted or released"),

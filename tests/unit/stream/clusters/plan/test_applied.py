@@ -109,12 +109,7 @@ OTHER = record(Origin.CREATED, topic_id="an-earlier-one")
         (RELEASED, KAFKA, [record(Origin.CREATED)], Origin.RELEASED),
         (RELEASED, KAFKA, [record(Origin.RELEASED)], None),
         # Released and asked for again, with no apply between: not ours to delete.
-        (
-            replace(MAPPED, was_released=True),
-            KAFKA,
-            [record(Origin.CREATED)],
-            Origin.FOUND,
-        ),
+        (replace(MAPPED, was_released=True), KAFKA, [record(Origin.CREATED)], Origin.FOUND),
         (replace(MAPPED, was_released=True), KAFKA, [record(Origin.FOUND)], None),
         # Deleted, and still there.
         (DELETED, KAFKA, [record(Origin.CREATED)], None),

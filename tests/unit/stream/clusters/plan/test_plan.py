@@ -11,11 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
-from spu_assigner.stream.clusters.plan.decision import (
-    StalePlanError,
-    make_plan,
-    rest_of,
-)
+from spu_assigner.stream.clusters.plan.decision import StalePlanError, make_plan, rest_of
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
     KafkaCluster,

@@ -112,13 +112,7 @@ def test_lines_that_are_no_events_are_reported(line: str, cluster_id: str, fault
 
 
 WANTED = maps(
-    {
-        "new": [[1, 2]],
-        "old": None,
-        "same": [[3]],
-        "wide": [[2, 1], [3, 1]],
-        "bad": [[9]],
-    },
+    {"new": [[1, 2]], "old": None, "same": [[3]], "wide": [[2, 1], [3, 1]], "bad": [[9]]},
     late="its create waits",
 )
 THEN = {"old": [[1]], "same": [[3]], "wide": [[1, 2]], "foreign": [[1]]}

@@ -16,11 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from spu_assigner.core.base.events import Event, LeaveMode, OnShortage
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record
-from spu_assigner.schemas.messages.wire import (
-    CommitMarker,
-    PartitionOffsets,
-    PartitionPosition,
-)
+from spu_assigner.schemas.messages.wire import CommitMarker, PartitionOffsets, PartitionPosition
 from spu_assigner.stream.job.metrics.counters import (
     CLUSTERS_SHOWN,
     OTHERS,
@@ -28,10 +24,7 @@ from spu_assigner.stream.job.metrics.counters import (
     Metrics,
     add_job,
 )
-from spu_assigner.stream.job.metrics.health import (
-    SILENCE_SECONDS_MAX,
-    JobHealth,
-)
+from spu_assigner.stream.job.metrics.health import SILENCE_SECONDS_MAX, JobHealth
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.job.metrics.watcher import Watch
 from spu_assigner.stream.job.shard import batch as shard_batch_module

@@ -11,14 +11,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.local.jvm.jars import (
-    GROUPS,
-    Group,
-    Jar,
-    JarError,
-    ensure_all,
-    read_lock,
-)
+from spu_assigner.stream.local.jvm.jars import GROUPS, Group, Jar, JarError, ensure_all, read_lock
 from support.kafka.registry_server import serving
 from support.project.jars_lock import ROOTS
 

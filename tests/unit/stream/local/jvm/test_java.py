@@ -6,12 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.local.jvm.java import (
-    Java,
-    JavaError,
-    ensure_java,
-    java_version,
-)
+from spu_assigner.stream.local.jvm.java import Java, JavaError, ensure_java, java_version
 
 
 def _home(folder: Path, version: str | None, *, says: str = "") -> Path:
