@@ -162,24 +162,35 @@ public final class AnswersProvider implements TableProvider {
       context.setJobDescription(offsets == 0 ? batch : batch + ": " + offsets + " offsets");
     }
 
-    /** Show what a batch came to. */
+    /** Show what a batch came to. It is sent: no figure that Spark does not take may fail it. */
     private void show(String[] values) {
+      Map<String, String> last = new LinkedHashMap<>();
+      for (int figure = 0; figure < FIGURES.length; figure++) {
+        last.put(FIGURES[figure], values[figure]);
+      }
+      figures = last;
+      try {
+        post(last);
+      } catch (RuntimeException | LinkageError otherSpark) {
+        // The progress has them.
+      }
+    }
+
+    private static void post(Map<String, String> figures) {
       SparkContext context = SparkContext.getOrCreate();
       String execution = context.getLocalProperty(SQLExecution.EXECUTION_ID_KEY());
       Map<String, SQLMetric> known =
           CollectionConverters.asJava(
               SQLExecution.getQueryExecution(Long.parseLong(execution)).executedPlan().metrics());
-      Map<String, String> last = new LinkedHashMap<>();
       List<SQLMetric> shown = new ArrayList<>();
-      for (int figure = 0; figure < FIGURES.length; figure++) {
-        last.put(FIGURES[figure], values[figure]);
-        SQLMetric metric = known.get(FIGURES[figure]);
-        metric.set(Long.parseLong(values[figure]));
-        shown.add(metric);
-      }
+      figures.forEach(
+          (name, value) -> {
+            SQLMetric metric = known.get(name);
+            metric.set(Long.parseLong(value));
+            shown.add(metric);
+          });
       SQLMetrics.postDriverMetricUpdates(
           context, execution, CollectionConverters.asScala(shown).toSeq());
-      figures = last;
     }
   }
 
