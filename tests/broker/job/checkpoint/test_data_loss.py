@@ -48,10 +48,10 @@ class HeldBatches:
         self._released, self._waits = threading.Event(), threading.Event()
         send = TransactionalSink.commit
 
-        def held(sink: TransactionalSink, batch: int, bundles: bytes) -> None:
+        def held(sink: TransactionalSink, batch: int, bundles: bytes) -> str:
             self._waits.set()
             assert self._released.wait(PATIENCE_SECONDS)
-            send(sink, batch, bundles)
+            return send(sink, batch, bundles)
 
         monkeypatch.setattr(TransactionalSink, "commit", held)
 
