@@ -107,8 +107,8 @@ for _kind in get_args(Event):
 def events(file: Path, connection: Connection, output: Form, wait: float | None) -> int:
     """Send the events of FILE (- for standard input), JSON Lines as for `simulate`.
 
-    A line that is no event is reported with its number, and the others are sent; the exit status is
-    1 then. To name no time with --wait, put FILE first.
+    A line that is not an event is reported with its number, and the others are sent; the exit
+    status is 1 then. To name no time with --wait, put FILE first.
     """
     with reading(file) as source:
         return send_events(

@@ -1,7 +1,7 @@
 """`spu-assigner simulate`: the core without Kafka, Spark or a JVM.
 
 Events come in as JSON Lines, answers go out as JSON Lines, each as soon as its line is there. A
-line that is no event becomes a dead letter in its place and the rest goes on; a blank line is
+line that is not an event becomes a dead letter in its place and the rest goes on; a blank line is
 passed over.
 """
 

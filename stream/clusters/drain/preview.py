@@ -44,7 +44,8 @@ def state_after(request: PlanRequest, event: Event) -> ClusterState:
     state = job_state(request)
     if state is None:
         raise PreviewError(
-            "the job is writing the state of this cluster; run this again when it has caught up"
+            "the job is writing the state of this cluster, so nothing can be shown; run this again "
+            "when it has caught up, or give --yes to move without a preview"
         )
     for record in step(state, event, default_policy=Policy.BALANCED):
         match record:

@@ -21,7 +21,7 @@ Rules:
   unless `overwrite` takes Kafka's side.
 - With `place_new` a topic that was made after the first look, and to which nothing was ever
   written, is not adopted: its create is sent, without a policy, and once the job has placed it its
-  partitions are moved there: Kafka is told the new lists, and has nothing to copy. If the job
+  partitions are moved there: Kafka gets the new lists, and copies nothing. If the job
   rejects the create, or the topic has been written to by then, it is adopted as it is. What has the
   map of such a create and is still empty is moved by a later process, too.
 """

@@ -273,7 +273,7 @@ def state_of_events(
                 event = event_of_line(line)
             except DecodeError as fault:
                 raise EventsFileError(
-                    f"line {number} of {file} is no event: {printable(fault.message)}; "
+                    f"line {number} of {file} is not an event: {printable(fault.message)}; "
                     "`spu-assigner simulate --check` names all faults"
                 ) from fault
             answers = () if event is None else assigner.apply(event)

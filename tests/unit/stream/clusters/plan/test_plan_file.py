@@ -99,8 +99,12 @@ def test_a_release_is_read_as_one() -> None:
 @pytest.mark.parametrize(
     ("line", "cluster_id", "fault"),
     [
-        ("{", "c1", "line 8 of events.jsonl is no event: "),
-        ('{"type":"replica_map","cluster_id":"c1"}', "c1", "line 8 of events.jsonl is no event: "),
+        ("{", "c1", "line 8 of events.jsonl is not an event: "),
+        (
+            '{"type":"replica_map","cluster_id":"c1"}',
+            "c1",
+            "line 8 of events.jsonl is not an event: ",
+        ),
         ("", "c3", "events.jsonl has no cluster 'c3'; it has c1, c2"),
     ],
 )

@@ -167,8 +167,8 @@ GONE = [Events().join(0, rack="a"), Events(first=9).leave(0)]
         (DOCUMENTS, "any-2-spus", "any-1-rack or any-1-spu"),
         (DOCUMENTS, "spu=1 --cluster c2", "- has no cluster 'c2'; it has c1"),
         ("", "spu=1", "- has no cluster 'c1'; it has none"),
-        ("{}\n", "spu=1", "line 1 of - is no event: "),
-        ('\n{"type":"ring_event"}\n', "spu=1", "line 2 of - is no event: "),
+        ("{}\n", "spu=1", "line 1 of - is not an event: "),
+        ('\n{"type":"ring_event"}\n', "spu=1", "line 2 of - is not an event: "),
         # An answer of no case would look like a good one.
         (lines_of(GONE), "any-1-spu", "finds no online SPU in cluster 'c1'; it has 1 that are"),
         (lines_of(GONE), "any-1-rack", "finds no rack with an online SPU in cluster 'c1'; it has"),
