@@ -4,9 +4,10 @@ A wave is a barrier; these are its steps:
 
 1. recorded: its moves and its throttle are in the record (`MovesRun`), before anything is done
 2. throttled: Kafka has the throttle; if it refuses, it is taken back and nothing is moved
-3. started: Kafka has the new lists; if an `apply --cancel` came first, they are taken back
-4. ended: each move has ended or failed; one without a leader to copy from is taken back
-5. cleared: the throttle is removed; then preferred leaders are elected, and the end is recorded
+3. started: Kafka has new lists; if an `apply --cancel` came first, they are taken back
+4. ended: each move has ended, and its preferred leader is elected, or it has failed; one without a
+   leader to copy from is taken back
+5. cleared: the throttle is removed, and the end is recorded
 
 The record is all that a run remembers: Kafka shows what has been done of the steps after the first,
 and each leaves alone what is done. So a run that is killed in any of them goes on at the first, and
@@ -185,7 +186,7 @@ class MovesRunner:
             """Where a test kills the process."""
             self._armed.reach(failpoint, log.run.wave)
 
-        wave = Wave(self._kafka, log, self._throttle, moves)
+        wave = Wave(self._kafka, log, self._throttle, moves, self._print)
         reach(Failpoint.WAVE_RECORDED)
         wave.limit()
         reach(Failpoint.WAVE_THROTTLED)
@@ -195,7 +196,6 @@ class MovesRunner:
         reach(Failpoint.WAVE_ENDED)
         log.change(throttles=log.cleared(self._throttle))
         reach(Failpoint.WAVE_CLEARED)
-        self._kafka.elect(map(place_of, wave.moved))
         log.moved(wave.moved)
         log.record((), log.run.throttles)
         size = bytes_text(sum(map(copied_bytes, wave.moved)))
