@@ -119,6 +119,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant((APPLIED_TOPICS,), "Read, Write, Create"),
         Grant(_MAPPED, "Create, Alter", is_mapped=True),
         Grant(_MAPPED, "Delete", is_mapped=True),
+        Grant(_MAPPED, "DescribeConfigs", is_mapped=True, is_optional=True),
     ),
     Role.ADOPTER: (
         Grant((SPU_EVENTS,), "Read, Write"),

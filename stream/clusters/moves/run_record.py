@@ -242,13 +242,6 @@ def begun_run(cluster_id: str) -> MovesRun:
         holder="",
         state=MovesState.RUNNING,
         recorded_at=0,
-        wave=0,
-        moves=(),
-        throttles=(),
-        moves_total=0,
-        moves_done=0,
-        bytes_total=0,
-        bytes_done=0,
         began_at=_now_ms(),
     )
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import click
@@ -181,12 +182,8 @@ class MovesRunner:
     def _move(self, moves: Sequence[MovedPartition]) -> None:
         """Take the steps of one wave."""
         log, begun = self._log, time.monotonic()
-
-        def reach(failpoint: Failpoint) -> None:
-            """Where a test kills the process."""
-            self._armed.reach(failpoint, log.run.wave)
-
         wave = Wave(self._kafka, log, self._throttle, moves, self._print)
+        reach = partial(self._armed.reach, batch=log.run.wave)  # Where a test kills the process.
         reach(Failpoint.WAVE_RECORDED)
         wave.limit()
         reach(Failpoint.WAVE_THROTTLED)

@@ -1,8 +1,7 @@
 """One wave, from its record until all of its moves have ended or failed.
 
-Leaders change in portions, as clients of a partition wait until they have found its new leader: of
-the moves that take the leader away, a portion is under way; of the partitions that were moved,
-preferred leaders are elected for the next portion once brokers show those of the one before.
+Leaders change in portions, as clients wait for them: of moves that take a leader away, a portion is
+under way; preferred leaders are elected for the next portion once brokers show those before.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from spu_assigner.stream.clusters.moves.throttle import (
     place,
     refused_text,
 )
-from spu_assigner.stream.clusters.moves.waves import adding, copied_bytes, takes_leader
+from spu_assigner.stream.clusters.moves.waves import adding, copied_bytes
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.log_dirs import Partition
@@ -102,10 +101,10 @@ class Wave:
         Raises:
             SeatTakenError: the moves were cancelled meanwhile; so is this wave.
         """
+        leaving = {at for at, each in self._pending.items() if each.before[0] not in each.after}
         waiting = [at for at in self._to_start if at in self._pending]
-        begun = self._pending.keys() - {*waiting}
-        room = PORTION - sum(takes_leader(self._pending[at]) for at in begun)
-        self._to_start = [at for at in waiting if takes_leader(self._pending[at])][max(room, 0) :]
+        room = max(0, PORTION - len(leaving.difference(waiting)))
+        self._to_start = [at for at in waiting if at in leaving][room:]
         later = frozenset(self._to_start)
         lists = {at: self._pending[at].after for at in waiting if at not in later}
         if not lists:
@@ -210,12 +209,9 @@ class Wave:
         self._noted = time.monotonic()
         if self._noted > self._shown + SHOWN_SECONDS:
             self._shown = self._noted
-            all_moves = [*self.moved, *pending]
-            self._show(
-                f"wave {self._log.run.wave:<4}{len(self.moved)} of "
-                f"{counted(len(all_moves), 'partition')} moved, {bytes_text(copied)} of "
-                f"{bytes_text(sum(map(copied_bytes, all_moves)))} copied"
-            )
+            of = counted(len(self.moved) + len(pending), "partition")
+            done = f"{len(self.moved)} of {of} moved, {bytes_text(copied)} copied"
+            self._show(f"wave {self._log.run.wave:<4}{done}")
 
 
 def look(

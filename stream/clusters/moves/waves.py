@@ -6,9 +6,8 @@ while none of its brokers has more than `bytes_max` to copy: those that receive 
 that give one up, and the preferred leader, from which the copy is read. One move of a broker is
 always permitted, however large. So small moves go together.
 
-A wave bounds what is copied in vain if it is cancelled, what brokers hold twice meanwhile, and how
-long health is not looked at; it does not bound load: the throttle does. So a low rate makes a wave
-longer, not smaller: 528 partitions of 126 MiB between four brokers are 3 waves at any rate.
+A wave bounds what a cancel loses, what brokers hold twice, and how long health is not looked at.
+Load is bounded by the throttle: a low rate makes waves longer, not smaller.
 
     1: t-2 [1, 2] → [2, 1]    0 MB
        t-0 [1, 2] → [3, 2]   10 MB
@@ -49,11 +48,6 @@ def busy(move: MovedPartition) -> frozenset[int]:
     if not adding(move):
         return frozenset()
     return frozenset({*move.before} ^ {*move.after} | {move.before[0]})
-
-
-def takes_leader(move: MovedPartition) -> bool:
-    """Whether the leader goes, so that Kafka has another one lead as soon as the move ends."""
-    return move.before[0] not in move.after
 
 
 def in_order(moves: Iterable[MovedPartition]) -> list[MovedPartition]:

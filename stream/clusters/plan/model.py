@@ -26,6 +26,7 @@ Name = Annotated[str, Meta(pattern=r"^(?!\.\.?$)[a-zA-Z0-9._-]{1,249}\Z")]  # of
 # The replicas of one partition, the preferred leader first.
 Row = Annotated[tuple[Broker, ...], Meta(min_length=1)]
 Rows = tuple[Row, ...]
+Configs = Mapping[str, Mapping[str, str]]  # settings of topics, as Kafka takes them
 
 FORMAT: Final = 3  # of a plan's file
 

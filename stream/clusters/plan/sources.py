@@ -31,6 +31,7 @@ from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.decision import make_plan, plan_load, rest_of
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
+    Configs,
     KafkaCluster,
     Maps,
     TopicsPlan,
@@ -75,10 +76,11 @@ class PlanRequest:
     delete: bool = False
     recreate: bool = False
     foreign: tuple[str, ...] = ()  # globs
+    configs: Configs | None = None  # of the only topics that are meant, to create them with
 
     def target(self) -> Target:
         """The Kafka cluster whose topics are to be as mapped."""
-        return Target(self.target_connection or self.connection)
+        return Target(self.target_connection or self.connection, self.configs or {})
 
     def ledger_connection(self) -> Connection:
         """To the Kafka cluster of the mapped topics, with the prefix of the job's topics."""
@@ -105,9 +107,10 @@ class PlanRequest:
                 return read_maps(self.connection, saved.cluster_id, lists.__contains__)
             topics = {name: Wanted(replicas=rows or None) for name, rows in lists.items()}
             return Maps(cluster_id=saved.cluster_id, topics=topics, is_live=False)
+        is_meant = matcher(self.globs) if self.configs is None else self.configs.__contains__
         if self.file is None:
-            return read_maps(self.connection, self.cluster_id, matcher(self.globs))
-        return maps_of_events(self.file, self.cluster_id, matcher(self.globs))
+            return read_maps(self.connection, self.cluster_id, is_meant)
+        return maps_of_events(self.file, self.cluster_id, is_meant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluste
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.clusters.follow.session import AnnouncedReader
-from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
+from spu_assigner.stream.clusters.moves.reassigning import MIN_IN_SYNC, Place, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
@@ -266,6 +266,9 @@ def apply_maps(settings: Settings) -> None:
     assert not report.failed, report.failed
     assert all(change.records is not None for change in plan.of(ChangeKind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
+    with Reassigner(connection) as kafka:
+        values = kafka.settings([(new, MIN_IN_SYNC)], with_defaults=True)
+    assert values == {(new, MIN_IN_SYNC): "1"}, "missing: of what is warned"
 
 
 def mapped(user: str) -> list[str]:

@@ -157,7 +157,7 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
         assert time.monotonic() - begun_at < CANCEL_SECONDS_MAX
         assert (cancelled.exit_code, cancelled.stderr) == (0, "")
         assert cancelled.stdout == (
-            "cancelled 1 move, their lists are as before, and the throttle is removed\n"
+            "cancelled 3 moves, their lists are as before, and the throttle is removed\n"
         )
         _, output = process.communicate(timeout=120)
         assert process.returncode == 1
