@@ -71,19 +71,13 @@ def plan_desired(found: DesiredEvents, cluster_id: str, *, is_json: bool) -> int
     return 1 if found.refused else 2 if found.changes else 0
 
 
-def events_text(found: DesiredEvents) -> str:
-    """What would be sent, as `produce events` takes it."""
-    return "".join(f"{event_to_json(event)}\n" for event in found.events)
-
-
 def apply_desired(
-    found: DesiredEvents, connection: Connection, *, output: Form, wait: float
+    found: DesiredEvents, connection: Connection, *, is_json: bool, wait: float
 ) -> int:
     """Send what `plan` shows, and wait for the answers; returns the exit status of `apply`."""
-    if not found.changes and output == "table":
-        for line in desired_lines(found):
-            click.echo(line)
-        return 1 if found.refused else 0
+    output: Form = "json" if is_json else "table"
+    if not (found.changes or is_json):
+        return plan_desired(found, "", is_json=False)
     for topic, reason in found.refused.items():
         click.echo(f"apply: {topic}: {reason}", err=True)
     named = [(event.event_id, event) for event in found.events]

@@ -254,11 +254,8 @@ class Reassigner:
             parts.setdefault(broker, {})[place] = value
         for broker, part in parts.items():
 
-            def asked(
-                client: KafkaAdminClient, broker: int | None = broker, part: Values = part
-            ) -> Any:
-                is_there = broker is None or broker in alive_brokers(client)
-                return request(client, part) if is_there else None
+            def asked(client: KafkaAdminClient, id_: int | None = broker, of: Values = part) -> Any:
+                return request(client, of) if id_ is None or id_ in alive_brokers(client) else None
 
             yield part, self._ask(what, asked)
 

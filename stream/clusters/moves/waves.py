@@ -5,9 +5,7 @@ order of the same replicas, or replicas that only go) is the smallest of all. A 
 while none of its brokers has more than `bytes_max` to copy: those that receive a replica, those
 that give one up, and the preferred leader, from which the copy is read. One move of a broker is
 always permitted, however large. So small moves go together.
-
-A wave bounds what a cancel loses, what brokers hold twice, and how long health is not looked at.
-Load is bounded by the throttle: a low rate makes waves longer, not smaller.
+A low rate makes waves longer, not smaller: it bounds the load; waves, what a cancel loses.
 
     1: t-2 [1, 2] → [2, 1]    0 MB
        t-0 [1, 2] → [3, 2]   10 MB

@@ -106,7 +106,8 @@ def _confirm(deletes: Sequence[TopicChange]) -> None:
             f"{what} would be deleted, and there is no terminal to ask on; nothing was done. Give "
             "--yes to delete them"
         )
-    click.confirm(f"Delete {what}?", abort=True, err=True)
+    if not click.confirm(f"Delete {what}?", err=True):
+        raise NotConfirmedError(f"{what} are not to be deleted; nothing was done")
 
 
 def _warnings(applied: AppliedPlan, request: PlanRequest) -> Iterator[str]:

@@ -15,7 +15,6 @@ from spu_assigner.stream.kafka.config.command_options import (
     CONNECTION_OPTIONS,
     FILE,
     Command,
-    Form,
     broker_options,
     errors_end_with,
     globs_option,
@@ -126,9 +125,8 @@ def plan(
     Then: the bytes to copy, what each broker holds before and after, and how many topics have no
     map. Topics that are as mapped are recorded in applied-topics as seen, if it is there.
 
-    With --desired it shows instead which events the job is to be sent so that the cluster has the
-    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays;
-    --out writes the events, for `produce events`.
+    With --desired it shows which events the job is to be sent for the topics of a file: + created,
+    ~ changed, ! cannot be as desired, . not in the file; --out writes them, for `produce events`.
 
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
@@ -137,11 +135,12 @@ def plan(
     from spu_assigner.stream.clusters.plan.sources import costed_plan, write_whole
 
     if desired is not None:
-        from spu_assigner.stream.clusters.desired.command import events_text, plan_desired
+        from spu_assigner.schemas.json_lines.lines import event_to_json
+        from spu_assigner.stream.clusters.desired.command import plan_desired
 
         events = _desired(request, desired)
         if out is not None:
-            write_whole(out, events_text(events))
+            write_whole(out, "".join(f"{event_to_json(each)}\n" for each in events.events))
         return plan_desired(events, request.cluster_id, is_json=is_json)
 
     _require_cluster(request)
@@ -158,12 +157,7 @@ def plan(
 @click.command("apply")
 @click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), required=False)
 @json_option
-@click.option(
-    "--create",
-    "is_create",
-    is_flag=True,
-    help="With --desired: then create the topics in Kafka, with their config, or grow them.",
-)
+@click.option("--create", "is_create", is_flag=True, help="With --desired: make the topics, too.")
 @click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
 @click.option("--moves", "has_moves", is_flag=True, help="Also move existing partitions.")
 @click.option(
@@ -227,8 +221,7 @@ def apply(
         from spu_assigner.stream.kafka.topics import REPLICA_MAP, topic_name
 
         events = _desired(request, desired)
-        output: Form = "json" if is_json else "table"
-        status = apply_desired(events, request.connection, output=output, wait=wait)
+        status = apply_desired(events, request.connection, is_json=is_json, wait=wait)
         if not is_create or status == NOT_ANSWERED:
             return status
         request = replace(request, configs=events.configs)
@@ -277,9 +270,8 @@ def _desired(request: PlanRequest, file: Path) -> DesiredEvents:
     """What the job is to be sent; no option that means nothing for desired topics is given."""
     from spu_assigner.stream.clusters.desired.command import find_desired
 
-    _require_alone(
-        "desired topics", {"desired", "cluster_id", "out", "wait", "is_create", "output"}
-    )
+    allowed = {"desired", "cluster_id", "out", "wait", "is_create", "output"}
+    _require_alone("desired topics", allowed)
     _require_cluster(request)
     connection = request.connection
     target = request.target_connection or connection

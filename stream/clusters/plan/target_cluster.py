@@ -220,10 +220,8 @@ class Target:
         match changes[0].kind:
             case ChangeKind.CREATE:
                 new = [
-                    NewTopic(
-                        name, len(x), replica_assignment=x, config={**self._configs.get(name, {})}
-                    )
-                    for name, x in lists.items()
+                    NewTopic(n, len(x), replica_assignment=x, config=dict(self._configs.get(n, {})))
+                    for n, x in lists.items()
                 ]
                 futures = self._admin.create_topics(new, **_TIMES)
             case ChangeKind.CHANGE:
