@@ -40,10 +40,7 @@ _KINDS: Final[dict[type[Event], str]] = {
 def find_desired(
     file: Path, cluster_id: str, *, connection: Connection, target: Connection
 ) -> DesiredEvents:
-    """What makes the topics as those of the file, now; `target` is the Kafka cluster with them.
-
-    Ends the command with status 1 if the file is faulty: each fault is a line.
-    """
+    """What makes the topics as those of the file, now; faults of the file end the command."""
     try:
         desired = read_desired(file, cluster_id)
     except DesiredFileError as error:

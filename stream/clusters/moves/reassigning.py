@@ -264,7 +264,8 @@ class Reassigner:
         deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:
-                return request(self._opened())
+                self._client = self._client or admin_client(self._connection)
+                return request(self._client)
             except AuthorizationError as reason:
                 raise MovesError(
                     f"this user may not ask Kafka {what} ({_error_name(type(reason))}); {RIGHTS}"
@@ -278,11 +279,6 @@ class Reassigner:
                         f"({type(reason).__name__}); check that its brokers run, and run this again"
                     ) from reason
             time.sleep(RETRY_SECONDS)
-
-    def _opened(self) -> KafkaAdminClient:
-        if self._client is None:
-            self._client = admin_client(self._connection)
-        return self._client
 
 
 def _kind(where: int | str) -> str:

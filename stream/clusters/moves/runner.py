@@ -5,8 +5,7 @@ A wave is a barrier; these are its steps:
 1. recorded: its moves and its throttle are in the record (`MovesRun`), before anything is done
 2. throttled: Kafka has the throttle; if it refuses, it is taken back and nothing is moved
 3. started: Kafka has new lists; if an `apply --cancel` came first, they are taken back
-4. ended: each move has ended, and its preferred leader is elected, or it has failed; one without a
-   leader to copy from is taken back
+4. ended: each move has failed or ended, with its preferred leader; without a source it is undone
 5. cleared: the throttle is removed, and the end is recorded
 
 The record is all that a run remembers: Kafka shows what has been done of the steps after the first,
