@@ -42,7 +42,7 @@ def _run_of(message: Message) -> MovesRun | None:
         fault = str(reason)
     raise ClientError(
         f"{message.topic()} at offset {message.offset()} is no record of moves ({fault}); it was "
-        "written by another release, or by somebody else: use the release that wrote it"
+        "written by another release, or another program: use the release that wrote it"
     )
 
 
