@@ -29,7 +29,9 @@ def jvm_options(
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
 
 
-def archive_folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None) -> Path:
+def archive_folder(
+    java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None = None
+) -> Path:
     """Where the archive of classes for these versions and jars is."""
     parts = [str(_REVISION), *java.build, version("pyspark")]
     package = pyspark_folder()

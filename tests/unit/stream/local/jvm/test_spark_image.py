@@ -75,18 +75,22 @@ def test_what_cannot_be_made_is_reported_and_done_without(
 
 
 def test_no_more_archives_are_kept_than_some_environments_need(
-    java: Java, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    java: Java, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes 100 MB, and an environment that is made anew needs another."""
-    images = lookup.archive_folder(java, JARS, environ).parent
+    monkeypatch.setenv("SPU_ASSIGNER_CACHE", environ["SPU_ASSIGNER_CACHE"])
+    images = lookup.archive_folder(java, JARS).parent
     for number in range(5):
         (images / str(number)).mkdir(parents=True)
         os.utime(images / str(number), (number, number))
-    monkeypatch.setattr(
-        spark_image.subprocess, "run", lambda command, **_: Path(command[-1]).touch()
-    )
-    assert spark_image.ensure_spark_image(java, JARS, environ)
-    assert lookup.jvm_options(java, JARS, environ)
+    said: list[str] = []
+    with spark_image.written_at_end(java, JARS, said.append) as (option,):
+        Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).touch()  # As a JVM does.
+    assert lookup.jvm_options(java, JARS)
+    assert len(said) == 1
     kept = {path.name for path in images.iterdir()}
     assert kept > {"2", "3", "4"}
     assert len(kept) == spark_image.ARCHIVES_MAX
+    with spark_image.written_at_end(java, JARS, said.append) as options:
+        assert options == []
+    assert len(said) == 1
