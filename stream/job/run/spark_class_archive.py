@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from spu_assigner.stream.local.jvm.build_cache import cache_home, locked, put_in_place, scratch
 from spu_assigner.stream.local.jvm.java import Java
-from spu_assigner.stream.local.jvm.spark_class_archive import ARCHIVE, archive_folder
+from spu_assigner.stream.local.jvm.spark_class_archive import ARCHIVE, SILENT, archive_folder
 
 MAKE_SECONDS_MAX: Final = 300.0
 END_SECONDS_MAX: Final = 120.0  # of a JVM that writes its archive: 100 MB
@@ -43,7 +43,7 @@ def written_at_end(
         archive = place / "image" / ARCHIVE
         archive.parent.mkdir()
         try:
-            yield [f"-XX:ArchiveClassesAtExit={archive}"]
+            yield [f"-XX:ArchiveClassesAtExit={archive}", *SILENT]
         finally:
             report("keeps an archive of Spark's classes: the next start takes half the time")
             _end_jvm()

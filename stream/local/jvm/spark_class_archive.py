@@ -15,6 +15,7 @@ from spu_assigner.stream.local.jvm.build_cache import cache_home, class_path_key
 from spu_assigner.stream.local.jvm.java import Java
 
 ARCHIVE: Final = "classes.jsa"
+SILENT: Final = ("-Xlog:cds*=off",)  # the JVM would report on the job's standard output
 _REVISION: Final = 3  # counted up when an archive's making changes
 
 
@@ -25,8 +26,8 @@ def jvm_options(
     archive = archive_folder(java, jars, environ) / ARCHIVE
     if not archive.exists():
         return []
-    # An archive that does not fit is none; the JVM would report it on the job's standard output.
-    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
+    # An archive that does not fit is none.
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *SILENT]
 
 
 def archive_folder(

@@ -84,7 +84,7 @@ def test_no_more_archives_are_kept_than_some_environments_need(
         (images / str(number)).mkdir(parents=True)
         os.utime(images / str(number), (number, number))
     said: list[str] = []
-    with spark_image.written_at_end(java, JARS, said.append) as (option,):
+    with spark_image.written_at_end(java, JARS, said.append) as (option, _):
         Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).touch()  # As a JVM does.
     assert lookup.jvm_options(java, JARS)
     assert len(said) == 1
