@@ -5,7 +5,9 @@ An archive is valid for one Java and one class path; `job/run/spark_class_archiv
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +28,8 @@ def jvm_options(
     archive = archive_folder(java, jars, environ) / ARCHIVE
     if not archive.exists():
         return []
+    with suppress(OSError):  # Of a cache that may only be read.
+        os.utime(archive.parent)  # Those that were not used for longest go first.
     # An archive that does not fit is none.
     return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *SILENT]
 
