@@ -154,8 +154,7 @@ def _deletion(
 
 def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iterator[str]:
     """The topics in Kafka that have no map; one whose create waits is known, and gets its map."""
-    mapped = {name for name, wanted in maps.topics.items() if wanted.replicas is not None}
-    for name in sorted(cluster.topics.keys() - mapped - maps.waiting.keys()):
+    for name in sorted(cluster.topics.keys() - maps.lists().keys() - maps.waiting.keys()):
         is_meant = not globs or any(fnmatchcase(name, glob) for glob in globs)
         if is_meant and cluster.reserved(name) is None:
             yield name
