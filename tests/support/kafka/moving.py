@@ -99,11 +99,13 @@ class Mover:
         return Reassigner(self._connection)
 
     def throttles(self, *topics: str) -> dict[Place, str]:
-        """What is set on the brokers and on these topics."""
+        """What is set on the brokers and on these topics, or all."""
         places: list[Place] = [(id_, name) for id_ in self.operator.cluster.ids for name in RATES]
-        names = map(self.operator.name, topics)
-        places += [(topic, name) for topic in names for name in (LEADERS, FOLLOWERS)]
         with self.kafka() as kafka:
+            names = {self.operator.name(each) for each in topics} or {
+                at for at, _ in kafka.shapes()
+            }
+            places += [(topic, name) for topic in names for name in (LEADERS, FOLLOWERS)]
             return {at: value for at, value in kafka.settings(places).items() if value is not None}
 
     def record(self) -> MovesRun | None:
@@ -146,6 +148,15 @@ class Mover:
             consumer.close()
             found.append(digest.hexdigest())
         return found
+
+    def use_a_group(self, topic: str) -> None:
+        """Kafka makes its topic of offsets."""
+        settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
+        consumer = Consumer({**self.operator.cluster.client, **settings})
+        consumer.subscribe([self.operator.name(topic)])
+        until(lambda: consumer.poll(1.0) is not None)
+        consumer.commit(asynchronous=False)
+        consumer.close()
 
     def leaders(self, topic: str) -> list[int | None]:
         """Who leads each partition, now."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import LeaveMode
 from spu_assigner.stream.cli import cli
@@ -20,7 +19,7 @@ from support.events.builders import Events
 from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob, small_job
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.moving import Mover, until
+from support.kafka.moving import Mover
 from support.kafka.shared_broker import SharedBroker
 
 TWO = {  # replicas of everything, so that two brokers can hold it
@@ -41,17 +40,6 @@ def operator(topic_prefix: str) -> Iterator[Operator]:
     """Brokers of the test's own: what it is about is what is left on one of them."""
     with KafkaCluster(settings=TWO) as cluster, AdminClient(cluster.client) as admin:
         yield Operator(cluster, topic_prefix, admin)
-
-
-def use_a_group(operator: Operator, topic: str) -> None:
-    """Kafka makes its topic of offsets."""
-    consumer = Consumer(
-        {**operator.cluster.client, "group.id": "readers", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([operator.name(topic)])
-    until(lambda: consumer.poll(1.0) is not None)
-    consumer.commit(asynchronous=False)
-    consumer.close()
 
 
 def held(mover: Mover) -> dict[str, int]:
@@ -78,7 +66,7 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
         job.apply([operator.events.create(orders, 6, 2)])
         assert operator.apply().exit_code == 0
         mover.fill("orders", partitions=6, values=4)
-        use_a_group(operator, "orders")
+        mover.use_a_group("orders")
         operator.make("foreign", [[3, 1], [1, 2]])
         before = mover.checksums("orders", 6)
         on_it = held(mover)
@@ -141,7 +129,7 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
         assert all(shape.leader == shape.replicas[0] for shape in kafka.shapes().values())
     operator.cluster.stop(LEAVES)
     assert mover.checksums("orders", 6) == before
-    use_a_group(operator, "orders")
+    mover.use_a_group("orders")
 
 
 @pytest.fixture
