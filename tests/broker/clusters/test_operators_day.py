@@ -20,7 +20,7 @@ from spu_assigner.core.base.events import SpuJoined
 from spu_assigner.schemas.messages.codec import decode_event
 from spu_assigner.stream.local.jvm.java import Java
 from support.job.kafka_operator import Lists, Operator
-from support.job.programs import running
+from support.job.programs import Service
 from support.kafka.checked_records import CheckedRecords
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover, until
@@ -35,32 +35,6 @@ START_SECONDS = 3.0  # a command starts in one, and asks the job and Kafka in th
 MOVE_SECONDS = 1.5
 RESUME_SECONDS = 15.0  # a run waits until Kafka misses the one that was killed
 KILLS, TRIES_MAX = 3, 8
-
-
-class Service:
-    """A program in the background that is started again, as by a supervisor."""
-
-    def __init__(
-        self, stack: ExitStack, log: Path, command: tuple[str, ...], **environ: str
-    ) -> None:
-        self._stack, self.log, self._command, self._environ = stack, log, command, environ
-        self._start()
-
-    def _start(self) -> None:
-        self._process = self._stack.enter_context(running(self._command, self.log, self._environ))
-
-    def kill(self) -> None:
-        """The next one runs when this is back."""
-        assert self._process.poll() is None, self.log.read_text("utf-8")[-2_000:]
-        self._process.kill()
-        self._process.wait()
-        self._start()
-
-    def end(self) -> None:
-        """As a supervisor ends it; nothing of all that it said is a traceback."""
-        self._process.terminate()
-        assert self._process.wait(SECONDS_MAX) == 128 + signal.SIGTERM
-        assert "Traceback" not in self.log.read_text("utf-8")
 
 
 class Day:
@@ -200,6 +174,7 @@ def test_a_day_of_kills_loses_no_record_and_leaves_nothing_undone(
         day.command("drain", "--undo", DRAINED, *throttled, beside=follow)
         assert day.held(DRAINED) == before
         follow.end()
+        job.end()
 
     planned = operator.plan()
     assert planned.exit_code == 0, planned.output

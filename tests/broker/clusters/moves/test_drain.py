@@ -18,19 +18,10 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob, small_job
-from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.kafka_cluster import TWO_REPLICAS, KafkaCluster
 from support.kafka.moving import Mover
 from support.kafka.shared_broker import SharedBroker
 
-TWO = {  # replicas of everything, so that two brokers can hold it
-    "default.replication.factor": "2",
-    "min.insync.replicas": "1",
-    "offsets.topic.replication.factor": "2",
-    "offsets.topic.num.partitions": "6",
-    "transaction.state.log.replication.factor": "2",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "6",
-}
 LEAVES = 3
 GONE = (41, 42, 43)  # ids of SPUs that are no brokers
 
@@ -38,7 +29,7 @@ GONE = (41, 42, 43)  # ids of SPUs that are no brokers
 @pytest.fixture
 def operator(topic_prefix: str) -> Iterator[Operator]:
     """Brokers of the test's own: what it is about is what is left on one of them."""
-    with KafkaCluster(settings=TWO) as cluster, AdminClient(cluster.client) as admin:
+    with KafkaCluster(settings=TWO_REPLICAS) as cluster, AdminClient(cluster.client) as admin:
         yield Operator(cluster, topic_prefix, admin)
 
 
