@@ -13,7 +13,7 @@ from support.job.kafka_operator import Operator
 from support.job.programs import Service
 from support.kafka.checked_records import CheckedRecords
 from support.kafka.kafka_cluster import TWO_REPLICAS, KafkaCluster
-from support.kafka.moving import COMMAND, Mover, until
+from support.kafka.moving import COMMAND, Mover, until, use_a_group
 from support.project.jars_lock import KAFKAS
 
 LOST = 3
@@ -37,7 +37,7 @@ def test_the_job_and_all_that_moves_partitions_work(
     operator.make("orders", LISTS)
     records = CheckedRecords(operator.cluster.client, {operator.name("orders"): len(LISTS)}, 1)
     records.fill(100)
-    mover.use_a_group("orders")
+    use_a_group(operator, "orders")
     cluster, throttle = ("--cluster", "c1"), ("--throttle", "100MB/s")
     with ExitStack() as stack:
         ports = ("--ui-port", "0", "--metrics-port", "off")

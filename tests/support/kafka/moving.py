@@ -149,20 +149,21 @@ class Mover:
             found.append(digest.hexdigest())
         return found
 
-    def use_a_group(self, topic: str) -> None:
-        """Kafka makes its topic of offsets."""
-        settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
-        consumer = Consumer({**self.operator.cluster.client, **settings})
-        consumer.subscribe([self.operator.name(topic)])
-        until(lambda: consumer.poll(1.0) is not None)
-        consumer.commit(asynchronous=False)
-        consumer.close()
-
     def leaders(self, topic: str) -> list[int | None]:
         """Who leads each partition, now."""
         with self.kafka() as kafka:
             found = kafka.shapes([self.operator.name(topic)])
         return [found[at].leader for at in sorted(found)]
+
+
+def use_a_group(operator: Operator, topic: str) -> None:
+    """Kafka makes its topic of offsets."""
+    settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**operator.cluster.client, **settings})
+    consumer.subscribe([operator.name(topic)])
+    until(lambda: consumer.poll(1.0) is not None)
+    consumer.commit(asynchronous=False)
+    consumer.close()
 
 
 def until(look: Callable[[], _T | None]) -> _T:

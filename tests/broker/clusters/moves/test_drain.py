@@ -18,8 +18,9 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob, small_job
-from support.kafka.kafka_cluster import TWO_REPLICAS, KafkaCluster
-from support.kafka.moving import Mover
+from support.kafka.kafka_cluster import TWO_REPLICAS as TWO
+from support.kafka.kafka_cluster import KafkaCluster
+from support.kafka.moving import Mover, use_a_group
 from support.kafka.shared_broker import SharedBroker
 
 LEAVES = 3
@@ -29,7 +30,7 @@ GONE = (41, 42, 43)  # ids of SPUs that are no brokers
 @pytest.fixture
 def operator(topic_prefix: str) -> Iterator[Operator]:
     """Brokers of the test's own: what it is about is what is left on one of them."""
-    with KafkaCluster(settings=TWO_REPLICAS) as cluster, AdminClient(cluster.client) as admin:
+    with KafkaCluster(settings=TWO) as cluster, AdminClient(cluster.client) as admin:
         yield Operator(cluster, topic_prefix, admin)
 
 
@@ -57,7 +58,7 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
         job.apply([operator.events.create(orders, 6, 2)])
         assert operator.apply().exit_code == 0
         mover.fill("orders", partitions=6, values=4)
-        mover.use_a_group("orders")
+        use_a_group(operator, "orders")
         operator.make("foreign", [[3, 1], [1, 2]])
         before = mover.checksums("orders", 6)
         on_it = held(mover)
@@ -120,7 +121,7 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
         assert all(shape.leader == shape.replicas[0] for shape in kafka.shapes().values())
     operator.cluster.stop(LEAVES)
     assert mover.checksums("orders", 6) == before
-    mover.use_a_group("orders")
+    use_a_group(operator, "orders")
 
 
 @pytest.fixture
