@@ -183,6 +183,12 @@ BROKER_KILLS ?= 20
 soak: to-develop ##+ kill the job and its broker again and again under load, check every message (KILLS=100 BROKER_KILLS=20)
 	@$(BIN)/python tests/soak/soak.py --kills $(KILLS) --broker-kills $(BROKER_KILLS)
 
+TIMES ?= 10
+
+.PHONY: repeat
+repeat: to-test ##+ run `make test` again and again, and keep what each run gave (TIMES=10)
+	@$(BIN)/python tests/soak/repeat.py --times $(TIMES)
+
 .PHONY: asyncapi
 asyncapi: to-develop ##+ write asyncapi.yaml from asyncapi_base.yaml, the schemas and the table of topics
 	@$(BIN)/python tests/support/project/asyncapi.py

@@ -155,7 +155,7 @@ def _leave(code: str | int | None) -> NoReturn:
     2.16.1).
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads, or it is closed
+        with suppress(OSError, ValueError):  # no reader, or it is closed
             stream.flush()
     os._exit(code if isinstance(code, int) else int(code is not None))
 

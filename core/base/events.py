@@ -42,7 +42,7 @@ class Policy(FastStrEnum):
     """The striped placer of Kafka's KRaft controller."""
 
 
-DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, where nobody says otherwise
+DEFAULT_POLICY: Final = Policy.BALANCED  # of creates that name none, unless a setting names another
 
 
 class LeaveMode(StrEnum):
@@ -192,7 +192,7 @@ class TopicDelete(BaseTopicEvent, frozen=True, kw_only=True):
 
 
 class TopicRelease(BaseTopicEvent, frozen=True, kw_only=True):
-    """A topic is to be forgotten; its data stay in Kafka, and nobody here deletes them."""
+    """Forget a topic; its data stay in Kafka."""
 
 
 class TopicAdopted(BaseTopicEvent, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ Rules:
   comes to have more replicas of the list than it takes, or fewer than it is to have. A list that
   breaks a rule now may change so too: it breaks no more by that.
 - No soft rule is kept worse than before: no level has more pairs of replicas in one group, the
-  weight of what is preferred does not fall, nor does what `leaders` says of who leads.
+  weight of what is preferred does not fall, nor does the score of the leaders by `leaders`.
 - Topics that are to be apart may both move. An SPU that neither holds may be taken by one of them:
   by which one depends on the SPU, so that they cannot meet.
 - A replica that is alone in its list goes to no SPU that is to lead nothing, even where the topic
@@ -87,7 +87,7 @@ class MovingRules:
         return TopicMoves(is_open, stays, known)
 
     def _leads_alone(self, name: str) -> bool:
-        """Whether some SPU is to lead nothing, and lists may have nobody else who leads."""
+        """Whether some SPU is to lead nothing, and lists may have no other leader."""
         topic = self._state.topics[name]
         is_single = topic.replication_factor == 1 or topic.wanted_lengths is not None
         return bool(self._state.demoted) and is_single

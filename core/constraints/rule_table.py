@@ -60,7 +60,7 @@ class Level(NamedTuple):
 
 
 class HardRule(NamedTuple):
-    """A rule that lists must hold: on single SPUs, on a level, or on who leads."""
+    """A rule that lists must hold: on single SPUs, on a level, or on leaders."""
 
     name: str
     excluded: Flags  # SPUs
@@ -264,7 +264,7 @@ def topic_rules(
 
 def bound(state: ClusterState, name: str, table: RuleTable) -> BoundRules:
     """The rules of a topic with this table, and those that name topics, as these are now; one that
-    is gone excludes nobody."""
+    is gone excludes no SPU."""
     constraints, labels, of_topics = table.constraints, table.labels, list[HardRule]()
     wanting = sorted(state.apart_from.get(name, ()))  # topics that are to be apart from it
     missing = [other for other in wanting if other not in constraints.apart_from]

@@ -1,4 +1,4 @@
-"""Who leads the lists of a request, and who follows first: the failover target.
+"""The leaders of a request's lists, and the first followers: the failover targets.
 
 Lists are led one by one as they are made, by the levels of `core.state.leading`; then leadership
 passes along the lists of the request, so that one does not depend on which others came before it.
@@ -28,7 +28,7 @@ PART: Final = 0.25  # of a list, with which one more is compared
 GONE_MAX: Final = 512  # lists that a dict has lost, which each look passes, until it is made anew
 NEARBY: Final = 4  # lists after one that may exchange followers with it
 
-Hop = tuple[int, int]  # a list, and who leads it from now on
+Hop = tuple[int, int]  # a list, and its leader from now on
 Node = TypeVar("Node")
 
 
@@ -183,7 +183,7 @@ def order_failovers(rows: Sequence[list[int]], field: PlacementField, counted: T
 
 
 def counts_failovers(ring: Ring, spus: int) -> bool:
-    """Whether it matters who follows first on a ring, in a cluster of so many SPUs."""
+    """Whether the first follower matters on a ring, in a cluster of so many SPUs."""
     racks = len({spu.rack or spu.spu_id for spu in ring.described()})
     is_plain = racks in (1, ring.size) and spus > SPUS_MAX_WITHOUT_RACKS
     return racks * spus <= COUNTS_MAX and not is_plain

@@ -24,7 +24,7 @@ from spu_assigner.core.state.leading import LeaderChoice, LeaderRank
 # What is counted as looks, by measurement.
 SHARED_LOOKS: Final = 10  # at each SPU, for candidates or for what keeps lists open
 RULED_LOOKS: Final = 40  # likewise, where there are rules
-LEADER_LOOKS: Final = 10  # at each SPU, for who is to lead
+LEADER_LOOKS: Final = 10  # at each SPU, for a leader
 
 
 class RepairRun:
@@ -90,7 +90,7 @@ class ListRepair:
     state: ClusterState
     leaving: Collection[int]  # SPUs
     chooser: Chooser
-    choice: LeaderChoice  # of who may lead
+    choice: LeaderChoice  # of SPUs that may lead
 
     def take(self, row: Sequence[int], wanted: int) -> int | None:
         """The best SPU for a list that is to have so many replicas; None: there is none."""
@@ -113,7 +113,7 @@ class ListRepair:
             taken = self.take(row, wanted)
             serves = any(state.spus[SpuId(spu_id)].online for spu_id in survivors)
             if taken is None and (not serves or SpuId(gone) not in state.leaving):
-                continue  # It keeps its place: nobody else could serve, or would hold, the list.
+                continue  # It keeps its place: no other SPU could serve, or would hold, the list.
             self.chooser.release(gone)
             row = survivors if taken is None else [*survivors, taken]
             moves.append(Move(partition=partition, gone=gone, taken=taken))

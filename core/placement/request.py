@@ -188,7 +188,7 @@ class _NewLists:
         return True
 
     def _give(self, row: Row, rows: list[Row]) -> None:
-        """A list that was taken: who leads it, and what it takes."""
+        """A list that was taken: its leader, and what it takes."""
         chooser, leads = self._chooser, self.leads
         self._work.look(LOOKS_A_REPLICA * len(row))
         if self.leads_alike:
@@ -205,7 +205,7 @@ class _NewLists:
             self._rooms[row] = [chooser.room(at) for at in row]
 
     def finish(self, rows: list[Row]) -> None:
-        """Even out who leads, and let demoted SPUs stand last."""
+        """Even out leaders, and let demoted SPUs stand last."""
         if self.leads_alike:
             LedLists(self.leads, rows, LOOKS + LOOKS_A_LIST * len(rows)).even_out()
         if self._failovers is not None:
@@ -247,7 +247,7 @@ class _NewLists:
 
     def _led_better(self, row: Row, first: Sequence[int]) -> Row | None:
         """A list, taken, as good at the levels above as this one, of which a better leader is a
-        member. Where nobody in the list may lead: the best of those with one that may."""
+        member. Where no SPU of the list may lead: the best of those with one that may."""
         field, chooser, search = self._field, self._chooser, self._search
         rank = min(map(search.rank, row))
         if rank == field.ranks[0] < BARRED:

@@ -126,7 +126,7 @@ class Cursor(Struct):
         self.index += count * replicas if self.rule is Mode.POINTER else count
 
     def drop(self, gone: Collection[int]) -> None:
-        """Go on in the ring without these: who was to lead next, or the first after it."""
+        """Go on in the ring without these: at the next leader, or the first SPU after it."""
         old: list[int] = self.order.tolist()
         self.ring = self.ring.without(gone)
         if self.row.is_scored:

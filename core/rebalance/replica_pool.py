@@ -124,7 +124,7 @@ class ReplicaPool:
         return bool(self._racks[row].tolist().count(rack) < max(1, at_first))
 
     def reach(self, giver: int) -> list[tuple[int, Positions]]:
-        """Costs -1, 0, 1, and who can take one of the giver's replicas at that cost."""
+        """Costs -1, 0, 1, and the SPUs that can take one of the giver's replicas at that cost."""
         if giver not in self._reach:
             costs = self._table(giver)[1]
             self._reach[giver] = [

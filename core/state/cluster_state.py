@@ -1,6 +1,6 @@
 """The state of one cluster, and `evolve`, its only writer.
 
-Kept are who is there (`spus`), what was given (`topics`, the ledger), what waits,
+Kept are the members (`spus`), what was given (`topics`, the ledger), what waits,
 where each order goes on (`chains`), and which events were seen. The ring follows from these.
 """
 

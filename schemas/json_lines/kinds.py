@@ -14,7 +14,7 @@ from spu_assigner.core.base.typed_fields import TypedFields, taker
 from spu_assigner.schemas.errors import LineFault
 from spu_assigner.schemas.json_lines.json_object import quoted
 
-FAULTS_MAX: Final = 100  # of one list that are reported; more help nobody
+FAULTS_MAX: Final = 100  # of one list that are reported: no reader needs more
 MANUAL_DEPTH_MAX: Final = 8  # well-formed manual lists are 4 deep; the core quotes what is not
 
 Note = Callable[[LineFault, str, str], None]  # takes a fault, its message, and the field

@@ -6,7 +6,7 @@
 it. In this order, so that a recovery that was interrupted can be repeated:
 
 1. The query's transactional id is taken: a job that still runs is fenced, and its open transaction
-   is aborted. From here on nobody writes.
+   is aborted. From here on no process writes.
 2. Marker, positions and state are read and checked.
 3. The new checkpoint is written (`job/checkpoint/recovered.py`): state, what it is of, Spark's
    metadata.
@@ -111,7 +111,7 @@ class RecoverReport:
 
 
 def last_marker(settings: Settings) -> CommitMarker:
-    """The last marker of the query; nobody is fenced. Raises as `recover`."""
+    """The last marker of the query; no job is fenced. Raises as `recover`."""
     _check_topics(settings)
     topic = topic_name(ASSIGNER_COMMITS, prefix=settings.topic_prefix)
     try:
@@ -125,7 +125,7 @@ def last_marker(settings: Settings) -> CommitMarker:
 
 
 def survey(settings: Settings, *, skip_lost: bool = False) -> RecoverReport:
-    """What `recover` would do; nothing is written and nobody is fenced. Raises as `recover`."""
+    """What `recover` would do; nothing is written, no job is fenced. Raises as `recover`."""
     _refuse_taken_folder(settings)
     return _read(settings, last_marker(settings), skip_lost=skip_lost)[0]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Continue where the input is still there, if messages that were not read are gone.",
 )
-@click.option("--dry-run", is_flag=True, help="Read and check; write nothing, fence nobody.")
+@click.option("--dry-run", is_flag=True, help="Read and check; write nothing, fence no job.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @settings_options("bootstrap_servers", "topic_prefix")
 @output_option

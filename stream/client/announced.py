@@ -1,4 +1,4 @@
-"""What was announced of a cluster's SPUs, out of what is in Kafka: for `follow` and `--keep`.
+"""What was announced of a cluster's SPUs, out of what is in Kafka: for `follow` and `produce`.
 
 `spu-events` is what was announced, and what the job will act on, though it may be down: each event
 describes its SPU whole, so the last one of an SPU is all that counts. Of an SPU whose events have
@@ -17,12 +17,13 @@ from typing import Any, Final, NamedTuple
 
 from confluent_kafka import Message
 from spu_assigner.core.assigner import Assigner
-from spu_assigner.core.base.constraints import Taint
+from spu_assigner.core.base.constraints import Taint, TaintEffect
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED, default_capacity
 from spu_assigner.core.base.records import RingChange, RingEvent, SpuChanged
 from spu_assigner.schemas.errors import DecodeError
 from spu_assigner.schemas.messages.codec import decode_event, decode_record
+from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, SPU_EVENTS
@@ -31,7 +32,12 @@ _STATE: Final = "spu"  # the kind, in the keys of assigner-state
 MARK: Final = "follow"  # the ids of the events of `follow` begin so
 LABEL: Final = "kafka-cluster"  # of the SPUs it joins: the id of the watched cluster
 
+SETTLED_SECONDS: Final = 10.0  # for open transactions, which are those of `follow`
+
 Announcement = SpuJoined | SpuLeft
+Entry = str | tuple[str, TaintEffect]  # a label by its name, a taint by its key and effect
+Changes = Mapping[Entry, str | None]  # labels and taints by their new values; None: removed
+LabelsOfBrokers = Mapping[int, Mapping[Entry, str]]  # and taints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,27 +61,33 @@ class Described:
 class Announced:
     """What was announced last of an SPU."""
 
-    online: bool
-    is_decommissioned: bool  # its last leave was for good; no when it is online
-    is_own: bool  # by `follow`, and not by somebody else
-    kafka_cluster: str | None  # of one that is own, whose broker it was joined as, where known
-    described: Described | None  # None: of its joins nothing is left
+    online: bool = False
+    is_decommissioned: bool = False  # its last leave was for good; no when it is online
+    is_own: bool = False  # by `follow`, and not by somebody else
+    kafka_cluster: str | None = None  # of one that is own, whose broker it is, where known
+    described: Described | None = None  # None: of its joins nothing is left
 
 
-_NOTHING: Final = Announced(
-    online=False, is_decommissioned=False, is_own=False, kafka_cluster=None, described=None
-)
+def entries_of(labels: Mapping[str, str] | None, taints: Sequence[Taint]) -> dict[Entry, str]:
+    """Labels and taints by their values."""
+    of_taints: list[tuple[Entry, str]] = [((each.key, each.effect), each.value) for each in taints]
+    return dict([*(labels or {}).items(), *of_taints])
+
+
+def entry_text(entry: Entry, value: str) -> str:
+    """A label or a taint, as kubectl writes it."""
+    name, more = (entry, "") if isinstance(entry, str) else (entry[0], f":{entry[1]}")
+    return printable(f"{name}={value}{more}" if value or not more else f"{name}{more}")
 
 
 def described_over(
     before: Described | None,
+    changes: Changes,
     *,
-    rack: str | None,
-    cores: int | None,
-    capacity: int | None,
-    labels: Mapping[str, str],
-    resources: Mapping[str, int],
-    taints: Sequence[Taint] = (),
+    rack: str | None = None,
+    cores: int | None = None,
+    capacity: int | None = None,
+    resources: Mapping[str, int] | None = None,
 ) -> Described:
     """What a join says that takes over from `before` what is not named.
 
@@ -86,27 +98,27 @@ def described_over(
         cores = known.cores
     if capacity is None:
         capacity = known.capacity if cores == known.cores else default_capacity(cores)
-    named = {(taint.key, taint.effect) for taint in taints}
-    kept = [each for each in known.taints if (each.key, each.effect) not in named]
+    entries = {**entries_of(known.labels, known.taints), **changes}
+    kept = {entry: value for entry, value in entries.items() if value is not None}
     return Described(
         rack=known.rack if rack is None else rack,
         cores=cores,
         capacity=capacity,
-        labels=dict(sorted({**known.labels, **labels}.items())),
-        resources={**known.resources, **resources},
-        taints=(*kept, *taints),
+        labels=dict(sorted((x, value) for x, value in kept.items() if isinstance(x, str))),
+        resources={**known.resources, **(resources or {})},
+        taints=tuple(sorted(Taint(x[0], v, x[1]) for x, v in kept.items() if type(x) is tuple)),
     )
 
 
-def read_described(connection: Connection, cluster_id: str, spu_id: int) -> Described | None:
-    """What was announced last of one SPU; None: nothing."""
+def read_announced(connection: Connection, cluster_id: str) -> AnnouncedOfCluster:
+    """What was announced of a cluster's SPUs until now."""
     known = AnnouncedOfCluster(cluster_id)
     for topic, take in ((ASSIGNER_STATE, known.take_state), (SPU_EVENTS, known.take_event)):
         with Reader(connection, [topic], from_beginning=True) as reader:
+            reader.settle(SETTLED_SECONDS if topic == SPU_EVENTS else 0)
             for _, message in reader.drain_messages():
                 take(message)
-    found = known.by_spu().get(spu_id)
-    return None if found is None else found.described
+    return known
 
 
 class EventPosition(NamedTuple):
@@ -136,7 +148,7 @@ class AnnouncedOfCluster:
         self.cluster_id = cluster_id
         self._announced: dict[int, Announced] = {}
         self._places: dict[int, EventPosition] = {}  # of the last event of each SPU
-        self._seen: dict[str, None] = {}  # ids of events, the oldest first
+        self._seen: dict[str, int] = {}  # by ids of events their SPU, the oldest first
         self._elsewhere: dict[tuple[str, str], str] = {}  # brokers that are SPUs of others
 
     def take_state(self, message: Message) -> None:
@@ -189,13 +201,13 @@ class AnnouncedOfCluster:
         spu_id = event.spu_id
         if event.event_id in self._seen or not _is_followed(event):
             return
-        self._seen[event.event_id] = None
+        self._seen[event.event_id] = spu_id
         if len(self._seen) > EVENT_IDS_REMEMBERED:
             del self._seen[next(iter(self._seen))]
         if spu_id in self._places and not place.is_after(self._places[spu_id]):
             return
         self._places[spu_id] = place
-        before = self._announced.get(spu_id, _NOTHING)
+        before = self._announced.get(spu_id, Announced())
         kafka_cluster = before.kafka_cluster
         if isinstance(event, SpuLeft):
             is_own = event.event_id.startswith(f"{MARK}/")
@@ -215,6 +227,10 @@ class AnnouncedOfCluster:
         """What was announced last of each SPU."""
         return dict(sorted(self._announced.items()))
 
+    def events_of(self, spu_id: int) -> list[str]:
+        """The ids of an SPU's events, the oldest first."""
+        return [each for each, of in self._seen.items() if of == spu_id]
+
     def clusters_of(self, kafka_cluster: str) -> list[str]:
         """The other clusters that have brokers of this Kafka cluster as SPUs."""
         return sorted({of for (of, _), each in self._elsewhere.items() if each == kafka_cluster})
@@ -227,15 +243,16 @@ def _described(spu: SpuJoined | SpuChanged) -> Described:
         capacity=default_capacity(spu.cores) if spu.capacity is None else spu.capacity,
         labels=dict(spu.labels or {}),
         resources=dict(spu.resources or {}),
-        taints=spu.taints,
+        taints=tuple(sorted(spu.taints)),
     )
 
 
 def _is_followed(event: Announcement) -> bool:
-    """Whether the job acts on it, which refuses a join with numbers out of range."""
-    if isinstance(event, SpuLeft) or LABEL in (event.labels or {}):
-        return True
-    answers = Assigner().apply(event)
-    return not any(
-        isinstance(answer, RingEvent) and answer.change is RingChange.IGNORED for answer in answers
-    )
+    """Whether the job acts on it."""
+    return isinstance(event, SpuLeft) or LABEL in (event.labels or {}) or not refusal(event)
+
+
+def refusal(event: SpuJoined) -> str | None:
+    """Why the job ignores a join, such as numbers out of range; None: it does not."""
+    answers = (each for each in Assigner().apply(event) if isinstance(each, RingEvent))
+    return next((each.message for each in answers if each.change is RingChange.IGNORED), None)

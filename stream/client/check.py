@@ -33,7 +33,7 @@ from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.common.printable import counted, listed, printable
 
 FAULTS_MAX: Final = 10_000  # of a file, of which no more is read then
-_UNUSED_ID: Final = "\x00"  # of what is decided and never applied: an id that nobody types
+_UNUSED_ID: Final = "\x00"  # of what is decided and never applied: no user types such an id
 _UNKNOWN_TOPIC: Final = re.compile(r"constraints\.\w+ names ")
 _Refusal = tuple[Code, str]
 

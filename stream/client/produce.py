@@ -17,7 +17,13 @@ import click
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream.client.produce_options import Option, options_of, with_kept
+from spu_assigner.stream.client.produce_options import (
+    EFFECTS,
+    Option,
+    changes_of,
+    options_of,
+    with_kept,
+)
 from spu_assigner.stream.client.sending import WAIT_SECONDS, send_events
 from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import (
@@ -99,6 +105,27 @@ def _add_command(kind: type[Event]) -> None:
 
 for _kind in get_args(Event):
     _add_command(_kind)
+
+
+def _add_patch(name: str, words: str, what: str, effects: str = "") -> None:
+    """Add a command that sets and removes labels or taints of an SPU."""
+
+    def send(**given: Any) -> int:
+        from spu_assigner.stream.client.spu_patch import send_patch
+
+        return send_patch(program=PROGRAM, **given)
+
+    spu = click.argument("spu_id", metavar="SPU", type=click.IntRange(min=0))
+    given = click.argument("changes", metavar=words, nargs=-1, required=True, callback=changes_of)
+    text = (
+        f"Set or remove (-) {what} of an SPU, as kubectl does.\n\nWhat is not named is announced "
+        f"as it was last; the SPU must be online.{effects}"
+    )
+    produce.command(name, help=text)(with_options(spu, given, *_COMMON, *_CALL)(send))
+
+
+_add_patch("spu-label", "NAME=VALUE|NAME- ...", "labels")
+_add_patch("spu-taint", "KEY[=VALUE]:EFFECT[-]|KEY- ...", "taints", f" EFFECT: {EFFECTS}.")
 
 
 @produce.command()

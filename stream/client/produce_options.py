@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -110,7 +111,7 @@ def _labels_of(
 ) -> dict[str, str] | None:
     """The labels that a repeated option names; None: it names none."""
     pairs = [text.partition("=") for text in texts]
-    if wrong := [name for name, equals, _ in pairs if not name or not equals]:
+    if wrong := ["".join(pair) for pair in pairs if not pair[0] or not pair[1]]:
         raise click.BadParameter(f"{wrong[0]!r} is not NAME=VALUE")
     return {name: value for name, _equals, value in pairs} or None
 
@@ -121,13 +122,35 @@ def taints_of(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
     for text in texts:
         name, _colon, effect = text.rpartition(":")
         key, _equals, value = name.partition("=")
-        if not key or effect not in list(TaintEffect):
+        if not key or effect.lower() not in list(TaintEffect):
             raise click.BadParameter(
                 f"{text!r} is no taint; expected KEY=VALUE:EFFECT or KEY:EFFECT, the effect one of "
                 f"{EFFECTS}"
             )
-        taints.append(Taint(key, value, TaintEffect(effect)))
+        taints.append(Taint(key, value, TaintEffect(effect.lower())))
     return tuple(taints)
+
+
+def changes_of(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> dict[Any, str | None]:
+    """The labels, or of `spu-taint` the taints, that words set and remove, as kubectl's do."""
+    is_taint = context.command.name == "spu-taint"
+
+    def entries(words: Iterable[str]) -> dict[Any, str]:
+        if not is_taint:
+            return _labels_of(context, parameter, tuple(words)) or {}
+        taints = taints_of(context, parameter, tuple(words))
+        return {(taint.key, taint.effect): taint.value for taint in taints}
+
+    gone = [text for text in texts if text[1:].endswith("-") and (is_taint or "=" not in text)]
+    names = [text[:-1] for text in gone if not (is_taint and {":", "="} & {*text})]
+    removed = entries(text[:-1] for text in gone if text[:-1] not in names)
+    removed |= dict.fromkeys(product(names, TaintEffect) if is_taint else names, "")
+    named = entries(text for text in texts if text not in gone)
+    if both := named.keys() & removed.keys():
+        raise click.BadParameter(f"{both.pop()!r} is both set and removed; expected one of these")
+    return {**named, **dict.fromkeys(removed)}
 
 
 def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> Constraints | None:
@@ -205,9 +228,9 @@ _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how 
 
 def with_kept(connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a join that describe its SPU, from what is known of it where they are empty."""
-    from spu_assigner.stream.client.announced import described_over, read_described
+    from spu_assigner.stream.client.announced import described_over, entries_of, read_announced
 
-    before = read_described(connection, given["cluster_id"], given["spu_id"])
-    named: dict[str, Any] = {name: given[name] or {} for name in ("labels", "resources")}
-    named |= {name: given[name] for name in ("rack", "cores", "capacity", "taints")}
-    return described_over(before, **named).fields()
+    before = read_announced(connection, given["cluster_id"]).by_spu().get(given["spu_id"])
+    changes = entries_of(given["labels"], given["taints"])
+    named = {name: given[name] for name in ("rack", "cores", "capacity", "resources")}
+    return described_over(None if before is None else before.described, changes, **named).fields()

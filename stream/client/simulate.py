@@ -60,9 +60,9 @@ def simulate(file: Path, *, policy: str, is_explained: bool, is_check: bool, out
     no event gives a dead letter with its line number.
 
     With --explain a line of type "explanation" follows each map for each partition whose list the
-    map set: "text" says it in words; "steps" each replica, and who was passed over and why; "moves"
-    who went and came; "not_in_ring" who could not be chosen, since offline, leaving, saturated or
-    cordoned; "recomputed" that the placement was repeated with the same outcome.
+    map set: "text" says it in words; "steps" each replica, with the SPUs passed over and why;
+    "moves" the SPUs that went and came; "not_in_ring" those that were offline, leaving, saturated
+    or cordoned; "recomputed" that the placement was repeated with the same outcome.
 
     With --check the faults come instead: lines that are no events, what the core would reject, and,
     as warnings, what is probably not intended; each with line, field, code and fix. Of a cluster in

@@ -1,4 +1,4 @@
-"""Reading a file that somebody else may have put there: whole, or not at all.
+"""Reading a file that another user may have put there: whole, or not at all.
 
 Only a regular file is read, no more of it than its limit, and never by waiting, as for a pipe's
 end. What was opened is what is judged, so a file that is exchanged meanwhile is no other case.
@@ -30,7 +30,7 @@ def read_plain_file(
 
     Args:
         follows_link: whether the file may be a symbolic link; its folders always may.
-        is_private: whether it must belong to this user, and nobody else may open it.
+        is_private: whether it must belong to this user, and no other may open it.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC  # Opening a pipe would wait for a writer.
     try:

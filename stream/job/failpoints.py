@@ -27,14 +27,14 @@ class Failpoint(StrEnum):
 
     BEFORE_COLLECT = "before-collect"  # nothing of the batch has been computed
     INSIDE_TRANSACTION = "inside-transaction"  # all messages are at the broker, not committed
-    AFTER_COMMIT = "after-commit"  # Kafka has acknowledged the commit, nobody has noted it
+    AFTER_COMMIT = "after-commit"  # Kafka has acknowledged the commit, which is not noted yet
     BEFORE_SPARK_COMMIT = "before-spark-commit"  # the sink is done, Spark has not noted it
     BEFORE_RECOVERY_MARKER = "before-recovery-marker"  # `recover` has written the checkpoint only
     WAVE_RECORDED = "wave-recorded"  # Kafka has the record of what comes next, nothing else
     WAVE_THROTTLED = "wave-throttled"  # the throttle is set
     WAVE_STARTED = "wave-started"  # Kafka moves the partitions
     WAVE_ENDED = "wave-ended"  # they are moved, the throttle is still set
-    WAVE_CLEARED = "wave-cleared"  # the throttle is removed, nobody has noted it
+    WAVE_CLEARED = "wave-cleared"  # the throttle is removed, which is not noted yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ Rules:
   it then. So ids are taken in the order of the numbers, and a higher number that took it proves
   that Kafka has shut the lower ones out.
 - Kafka is the authority, and is asked too (`transactional_id.py`). Where these notes cannot be
-  read, or are missing, nobody is shut out by them. They are removed by the next one that starts.
+  read, or are missing, they shut no process out. They are removed by the next one that starts.
 """
 
 from __future__ import annotations

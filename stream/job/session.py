@@ -173,7 +173,7 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.metrics.conf.*.sink.prometheusServlet.path": "/metrics/prometheus",
         "spark.ui.prometheus.enabled": "true",  # /metrics/executors/prometheus
         "spark.sql.streaming.metricsEnabled": "true",
-        "spark.ui.killEnabled": "false",  # it asks nobody who he is: to look at, not to act
+        "spark.ui.killEnabled": "false",  # it has no users: to look at, not to act
         "spark.log.level": settings.log_level,
     }
 

@@ -87,7 +87,7 @@ class TransactionalSink:
 
         Args:
             positions_after: how far the input has been read by a batch, out of the checkpoint.
-            ownership, id_owner: this process's; None: there is no checkpoint, nobody asks Kafka.
+            ownership, id_owner: this process's; None: there is no checkpoint.
         """
         self.metrics = metrics or Metrics()
         self.failure: BaseException | None = None  # why the query stopped, if it was the sink

@@ -6,7 +6,7 @@ Rules:
 - The job stops at the first error. `doctor` makes each check of which the needs are met.
 - What a check has read is kept for those after it.
 - Java, metrics and Kafka are checked before Spark is started, the checkpoint and the marker before
-  the transactional id is taken: a job that is refused has shut nobody out.
+  the transactional id is taken: a job that is refused has shut no other out.
 """
 
 from __future__ import annotations

@@ -185,18 +185,18 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
         return None
 
     def _silence(self, reason: KafkaException) -> str:
-        """That nobody answers, and what to check."""
-        nobody = f"no Kafka broker answers at {self._servers}"
+        """That no broker answers, and what to check."""
+        silence = f"no Kafka broker answers at {self._servers}"
         servers = self._servers.split(",")
         if unknown := {**_not_found(servers), **self.unknown_hosts()}:
             others = ", ".join(each for each in servers if _host(each) not in unknown)
             also = f", and that {others} runs" if others else " and this machine's name service"
-            return f"{nobody}: {host_not_found(unknown)}; check bootstrap servers{also}"
+            return f"{silence}: {host_not_found(unknown)}; check bootstrap servers{also}"
         # A listener that waits for a user's name speaks TLS and is silent then.
         is_tls_alone = self._settings.get("security.protocol") == "SSL"
         hint = f"; if it asks for a user, set {_PROTOCOL} to SASL_SSL, with {_USER}"
         return (
-            f"{nobody} ({error_text(reason)}); check the address and that it runs"
+            f"{silence} ({error_text(reason)}); check the address and that it runs"
             f"{hint if is_tls_alone else ''}"
         )
 

@@ -39,7 +39,7 @@ class FencedProducer:
 
     Raises:
         OvertakenError, DeniedError: as they say.
-        ClientError: it is not known whether they are there; who takes the id again can read it.
+        ClientError: whether they are there is not known; the next producer of the id can read it.
     """
 
     def __init__(self, connection: Connection, transactional_id: str, role: Role) -> None:

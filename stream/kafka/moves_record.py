@@ -28,8 +28,8 @@ END_SECONDS_MAX: Final = 5.0
 SILENT_SECONDS: Final = 60.0  # a run that lives has written something by then
 
 
-def _run_of(message: Message) -> MovesRun | None:
-    """What a message under the record's key holds."""
+def run_of(message: Message) -> MovesRun | None:
+    """What a message under the record's key, or that of a drain, holds; None: a tombstone."""
     value = message.value()
     if value is None:
         return None
@@ -42,7 +42,7 @@ def _run_of(message: Message) -> MovesRun | None:
         fault = str(reason)
     raise ClientError(
         f"{message.topic()} at offset {message.offset()} is no record of moves ({fault}); it was "
-        "written by another release, or by somebody else: use the release that wrote it"
+        "written by another release, or another program: use the release that wrote it"
     )
 
 
@@ -52,7 +52,7 @@ def newest_run(
     """The last record among messages of `applied-topics`; the one before, if there is none."""
     for _, message in messages:
         if message.key() == MOVES_KEY.encode():
-            before = _run_of(message)
+            before = run_of(message)
     return before
 
 

@@ -127,7 +127,7 @@ def create_missing(
     partitions: int = 1,
     replication_factor: int = -1,
 ) -> set[str]:
-    """Create these topics; the names of those that nobody else created meanwhile."""
+    """Create these topics; the names of those that no other process created meanwhile."""
     topics = [
         NewTopic(
             name,
@@ -175,7 +175,7 @@ def find_faults(
     """
     names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
     with DiagnosedAdmin(client) as admin:
-        admin.metadata(limits)  # reports best why nobody answers
+        admin.metadata(limits)  # reports best why no broker answers
         return access_faults(admin, role, prefix=prefix) or topic_faults(admin, names)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from packaging.metadata import Metadata
 from spu_assigner.stream.cli import _COMMANDS
+from spu_assigner.stream.local.jvm.build_cache import cache_home
 from support.project.environments import ROOT, Environment, build, run
 
 PARTS = ("core", "schemas", "stream")
@@ -147,15 +148,22 @@ def test_each_module_can_be_imported(whole: Environment, tmp_path: Path) -> None
 @pytest.mark.smoke
 @pytest.mark.long("a broker, Spark and the documents' scenario")
 def test_the_demonstration_and_the_first_documented_commands_work_from_the_wheel(
-    whole: Environment, tmp_path: Path
+    whole: Environment, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """All 93 lists and 41 answers, far from the checkout; then what a newcomer types next."""
+    """All 93 lists and 41 answers, far from the checkout; then what a newcomer types next.
+
+    The first demonstration of an environment keeps an archive of Spark's classes.
+    """
+    cache = tmp_path_factory.mktemp("cache")  # of its own, but for what was fetched
+    for name in ("jars", "broker"):
+        (cache / name).symlink_to(cache_home() / name)
     page = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
     _, part = page.split("In another terminal, against the same broker:\n\n```\n")
     commands = [shlex.split(line, comments=True) for line in part.split("```")[0].splitlines()]
     assert [words.pop(0) for words in commands] == [".venv/bin/spu-assigner"] * 5
     assert commands.pop() == ["ui"]  # which serves until it is ended
-    with whole.begin("spu-assigner", "run", "--demo", "--ui-port", "0", folder=tmp_path) as job:
+    command = ("spu-assigner", "run", "--demo", "--ui-port", "0")
+    with whole.begin(*command, folder=tmp_path, cache=cache) as job:
         assert job.stdout is not None
         said = []
         try:
@@ -170,6 +178,8 @@ def test_the_demonstration_and_the_first_documented_commands_work_from_the_wheel
                 assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
         finally:
             os.killpg(job.pid, signal.SIGINT)
-            job.stdout.read()
+            said += job.stdout
     assert job.returncode == 130
+    assert "keeps an archive of Spark's classes" in said[-1]
+    assert len([*cache.glob("spark/*/classes.jsa")]) == 1
     assert list(tmp_path.iterdir()) == []  # Nothing is left behind.

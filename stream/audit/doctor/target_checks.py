@@ -1,7 +1,7 @@
 """`spu-assigner doctor`: the Kafka cluster whose topics `apply` makes, and what stands in its way.
 
 Rights to move data, replication throttles that a move has left behind, and reassignments under way.
-Nothing is changed: what is left over may be in use by somebody else.
+Nothing is changed: what is left over may be in use by others.
 """
 
 from __future__ import annotations

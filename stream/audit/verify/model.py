@@ -15,7 +15,7 @@ from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, REPLICA_MAP
 OUTPUTS: Final = tuple(dict.fromkeys(topic for topic, _ in KINDS.values()))
 COMPACTED: Final = frozenset({REPLICA_MAP, ASSIGNER_STATE})
 
-FINDINGS_KEPT_MAX: Final = 1_000  # all are counted; nobody reads more of them
+FINDINGS_KEPT_MAX: Final = 1_000  # all are counted
 CHECKPOINT_SHOWN: Final = 8  # letters of a checkpoint's id
 SHOWN_MAX: Final = 240  # letters of a value in a finding
 

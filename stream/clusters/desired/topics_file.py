@@ -35,7 +35,7 @@ from spu_assigner.core.base.errors import AssignerError, InvalidEventError
 from spu_assigner.core.base.events import Policy, TopicCreate
 from spu_assigner.core.base.typed_fields import TypedFields
 from spu_assigner.schemas.errors import LineFault
-from spu_assigner.schemas.json_lines.kinds import reader_of
+from spu_assigner.schemas.json_lines.kinds import FieldReader, reader_of
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import printable
 
@@ -90,23 +90,12 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> DesiredTopic
 
     Constraints that are empty are to have none, None: any.
     """
-    faults: list[str] = []
     topics: dict[str, tuple[TopicCreate, Mapping[str, str]]] = {}
-
-    def note(_: LineFault, text: str, path: str) -> None:
-        faults.append(f"{source}: {printable(text.lstrip('. '))}")
+    found, faults = strict_yaml(data, _FILE, source=source)
 
     def fault(text: str) -> None:
-        note(LineFault.WRONG_VALUE, text, "")
+        faults.append(f"{source}: {printable(text)}")
 
-    found: Any = None
-    try:
-        _require_plain(data)
-        # As JSON has it: a date is a text, and so is each name.
-        value = json.loads(json.dumps(yaml.load(data, Loader=_StrictLoader), default=str))
-        found = _FILE("", value, note)
-    except (yaml.YAMLError, ValueError, TypeError) as reason:
-        fault(f"is no YAML: {' '.join(str(reason).split())[:200]}")
     if not faults and found.version != 1:
         fault(f"version is {found.version}; expected 1")
     for number, topic in enumerate(() if faults else found.topics):
@@ -129,6 +118,23 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> DesiredTopic
     if faults:
         raise DesiredFileError(faults)
     return dict(topics.values())
+
+
+def strict_yaml(data: bytes, read: FieldReader, *, source: str) -> tuple[Any, list[str]]:
+    """What the text of a file holds, as `read` takes it, and its faults."""
+    faults: list[str] = []
+
+    def note(_: LineFault, text: str, path: str) -> None:
+        faults.append(f"{source}: {printable(text.lstrip('. '))}")
+
+    try:
+        _require_plain(data)
+        # As JSON has it: a date is a text, and so is each name.
+        value = json.loads(json.dumps(yaml.load(data, Loader=_StrictLoader), default=str))
+        return read("", value, note), faults
+    except (yaml.YAMLError, ValueError, TypeError) as reason:
+        note(LineFault.WRONG_VALUE, f"is no YAML: {' '.join(str(reason).split())[:200]}", "")
+    return None, faults
 
 
 def _require_plain(data: bytes) -> None:

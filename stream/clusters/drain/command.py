@@ -42,12 +42,14 @@ _OPTIONS: Final = (
 
 @click.command("drain")
 @click.argument("broker", type=click.IntRange(0, SPU_ID_MAX))
+@click.option("--undo", is_flag=True, help="Give the broker back what its last drain took.")
 @with_request(*_OPTIONS)
 @moves_options
 def drain(
     *,
     request: PlanRequest,
     broker: int,
+    undo: bool,
     wait_seconds: float,
     move_options: MoveOptions,
     dry_run: bool,
@@ -68,13 +70,20 @@ def drain(
     reported before anything is done (not with --force), and so are replicas on the broker that this
     user may not see. Killed at any point, it is finished by running it again.
 
-    Exit status: 0 the broker holds nothing; 1 it holds something, or an error; 2 wrong usage or
-    settings.
+    --undo, after a drain that has ended or was killed, lets the SPU join again as it was announced
+    last, and gives it back its replicas and leads: maps, then data, have their lists of before. A
+    list that was changed since the drain is named and left alone.
+
+    Exit status: 0 the broker holds nothing, or has again what it had; 1 it holds something, some
+    list is not as before, or an error; 2 wrong usage or settings.
     """
     from spu_assigner.stream.clusters.drain.draining import Draining
     from spu_assigner.stream.clusters.drain.job_wait import JobWait
+    from spu_assigner.stream.clusters.drain.undoing import Undoing
 
-    draining = Draining(request, broker, move_options)
+    if undo and request.foreign:
+        raise click.UsageError("--foreign cannot be given with --undo: what a drain took is known")
+    draining = (Undoing if undo else Draining)(request, broker, move_options)
     return draining.dry_run() if dry_run else draining.run(JobWait(wait_seconds), yes=yes)
 
 

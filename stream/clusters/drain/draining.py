@@ -15,24 +15,25 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import click
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import LeaveMode, SpuLeft
 from spu_assigner.core.base.limits import KAFKA_OWN
 from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.client.announced import Announced
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.drain.emptied_lists import emptied_lists
-from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
+from spu_assigner.stream.clusters.drain.job_wait import DrainError, JobWait, job_state
 from spu_assigner.stream.clusters.drain.preview import confirm, preview_lines, state_after
 from spu_assigner.stream.clusters.drain.staying import held_topics, staying_lines
 from spu_assigner.stream.clusters.follow.session import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.runner import moving, require_ready
-from spu_assigner.stream.clusters.moves.status import new_move
+from spu_assigner.stream.clusters.moves.status import new_move, place_of
+from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.model import Maps, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import move_lines
 from spu_assigner.stream.clusters.plan.sources import (
@@ -43,6 +44,7 @@ from spu_assigner.stream.clusters.plan.sources import (
 )
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.kafka.log_dirs import TOPICS_NAMED_MAX, Partition, read_unseen
+from spu_assigner.stream.kafka.moves_record import is_there
 
 LOOK_SECONDS: Final = 1.0  # between looks at the maps
 _STAYS: Final = "stays    "
@@ -51,10 +53,6 @@ UNSEEN_FIX: Final = (
     "grant this user Describe on them, or have who may see them move them off the broker, and run "
     "this again"
 )
-
-
-class DrainError(AssignerError):
-    """A broker cannot be emptied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,49 +84,49 @@ class Draining:
         return int(any(line.startswith(_STAYS) for line in lines))
 
     def run(self, wait: JobWait, *, yes: bool) -> int:
-        """Empty it, if that is possible now; the exit status. What was done stays done."""
-        request, broker = self._request, self._broker
-        connection = request.ledger_connection()
+        """Do it, if that is possible now; the exit status. What was done stays done."""
+        connection, cluster = self._request.ledger_connection(), self._request.cluster_id
         with Reassigner(connection) as kafka:
             confirm(self._preview(kafka), yes=yes)
-            self._decommission(kafka)
-            self._await_maps(wait)
-            with moving(connection, self._options, cluster_id=request.cluster_id) as runner:
+            self._change_maps(kafka, wait)
+            with moving(connection, self._options, cluster_id=cluster) as runner:
                 moves, left = self._planned(kafka)
                 report = runner.carry_out(moves)
             left += move_lines(report)
-            left = left or self._held(kafka)
-            is_alive = broker in kafka.brokers()
-        for line in left:
-            click.echo(f"drain: {line}", err=True)
-        if left:
-            return 1
+            deadline = time.monotonic() + GONE_SECONDS_MAX
+            while not left and (held := self._held(kafka)):
+                left = held if time.monotonic() > deadline else []
+                time.sleep(LOOK_SECONDS)
+            for line in left:
+                click.echo(f"drain: {line}", err=True)
+            if not left:
+                click.echo(self._done(kafka))
+        return int(bool(left))
+
+    def _done(self, kafka: Reassigner) -> str:
         state = "holds nothing; it may be switched off"
-        if not is_alive:
+        if self._broker not in kafka.brokers():
             state = "is in no list in Kafka; it is not alive, and was not asked what it holds"
-        click.echo(f"empty    broker {broker} {state}")
-        return 0
+        return f"empty    broker {self._broker} {state}"
 
     def _preview(self, kafka: Reassigner) -> Iterator[str]:
         """What would move, and what would stay and why."""
         request = self._request
-        self._is_decommissioned()  # raises where there is no such SPU
+        self._announced()  # raises where there is no such SPU
         state = state_after(request, self._leave())
         with request.target() as target:
             plan, found = plan_now(request, target, maps=maps_of_state(state))
             moves, stays = self._moves(
                 kafka, plan, found.maps, lambda: held_topics(state, self._broker)
             )
+            shown, options = (moves, plan, found, target), self._options
             yield from preview_lines(
-                *(moves, plan, found, target),
-                request=request,
-                racks=kafka.brokers(),
-                rate=self._options.rate,
+                *shown, request=request, options=options, racks=kafka.brokers()
             )
         yield from (f"{_STAYS}{line}" for line in stays)
 
-    def _is_decommissioned(self) -> bool:
-        """Whether the SPU was decommissioned before."""
+    def _announced(self) -> Announced:
+        """What was announced last of the SPU."""
         broker, cluster = self._broker, self._request.cluster_id
         with closing(AnnouncedReader(self._request.connection, cluster)) as reader:
             known = reader.announced.by_spu().get(broker)
@@ -137,23 +135,50 @@ class Draining:
                 f"broker {broker} is no SPU of cluster {cluster!r}: nobody has announced it; check "
                 "the id and --cluster, or let it join (`spu-assigner adopt`, `spu-assigner follow`)"
             )
-        return known.is_decommissioned
+        return known
+
+    def _ledger(self) -> AppliedLedger:
+        connection = self._request.ledger_connection()
+        return AppliedLedger(connection, self._request.cluster_id, is_there=is_there(connection))
+
+    def _record(
+        self, kafka: Reassigner, planned: Sequence[MovedPartition], maps: Maps, *, is_new: bool
+    ) -> None:
+        """Record what maps have on the broker, and what is planned to move, so that it can return.
+
+        Of a partition the first list of before stays: a drain that is run again finds its own.
+        """
+        ids = {at: each.topic_id for at, each in kafka.shapes().items()}
+        rows = (((t, n), row) for t, rows in maps.lists().items() for n, row in enumerate(rows))
+        taken = [new_move(at, ids.get(at, ""), row, ()) for at, row in rows if self._broker in row]
+        taken += () if is_new else self._ledger().drained(self._broker) or ()
+        new = {place_of(each): each for each in planned}
+        found = new | {place_of(each): each for each in taken}
+        taken = [replace(each, after=new.get(at, each).after) for at, each in found.items()]
+        self._ledger().record_drained(self._broker, taken)
+
+    def _change_maps(self, kafka: Reassigner, wait: JobWait) -> None:
+        self._decommission(kafka)
+        self._await_maps(wait)
 
     def _decommission(self, kafka: Reassigner) -> None:
         """Decommission the SPU, unless that is done, if what it holds could leave it now."""
         broker, cluster = self._broker, self._request.cluster_id
-        if self._is_decommissioned():
+        if self._announced().is_decommissioned:
             click.echo(f"leaves   SPU {broker} of cluster {cluster} was decommissioned before")
             return
         # Also one that is offline: its maps wait for it to come back.
         planned = [at for at, each in kafka.shapes().items() if broker in each.replicas]
         require_ready(self._request.ledger_connection(), self._options, planned)
         with self._request.target() as target:
-            holding = self._holding(kafka, self._maps(), target.kafka_id())
+            holding = self._holding(kafka, maps := self._maps(), target.kafka_id())
         fault = None if self._options.force else next(self._faults(holding), None)
         if fault is not None:
             raise DrainError(f"{fault}; the SPU was not decommissioned")
-        self._send_leave()
+        self._record(kafka, holding.emptied, maps, is_new=True)
+        sent = exchange(self._request.connection, [self._leave()], seconds=0, check=lambda: None)
+        for why in sent.rejected.values():
+            raise DrainError(f"SPU {broker} was not decommissioned: {why}; run this again")
         click.echo(f"leaves   SPU {broker} of cluster {cluster} is decommissioned")
 
     def _planned(self, kafka: Reassigner) -> tuple[list[MovedPartition], list[str]]:
@@ -161,6 +186,7 @@ class Draining:
         with self._request.target() as target:
             plan, sources = plan_now(self._request, target)
         moves, stays = self._moves(kafka, plan, sources.maps, self._held_topics)
+        self._record(kafka, moves, sources.maps, is_new=False)
         if moves:  # Said before hours of copying, too: it may be reason enough to stop.
             for line in stays:
                 click.echo(f"{_STAYS}{line}", err=True)
@@ -183,21 +209,16 @@ class Draining:
         return [*mapped, *holding.emptied], stays
 
     def _held(self, kafka: Reassigner) -> list[str]:
-        """A line with what Kafka shows on the broker once it has had time to delete; or none."""
-        deadline = time.monotonic() + GONE_SECONDS_MAX
-        while True:
-            held = {at for at, each in kafka.shapes().items() if self._broker in each.replicas}
-            if self._broker in kafka.brokers():
-                held |= kafka.sizes([self._broker]).keys()
-            if not held:
-                return []
-            if time.monotonic() > deadline:
-                names = [f"{topic}-{number}" for topic, number in sorted(held)]
-                return [
-                    f"broker {self._broker} holds {counted(len(held), 'replica')} "
-                    f"({listed(names, TOPICS_NAMED_MAX)}); do not switch it off, run this again"
-                ]
-            time.sleep(LOOK_SECONDS)
+        """A line with what Kafka shows on the broker; or none."""
+        held = {at for at, each in kafka.shapes().items() if self._broker in each.replicas}
+        if self._broker in kafka.brokers():
+            held |= kafka.sizes([self._broker]).keys()
+        names = [f"{topic}-{number}" for topic, number in sorted(held)]
+        line = (
+            f"broker {self._broker} holds {counted(len(held), 'replica')} "
+            f"({listed(names, TOPICS_NAMED_MAX)}); do not switch it off, run this again"
+        )
+        return [line] if held else []
 
     def _maps(self) -> Maps:
         return read_maps(self._request.connection, self._request.cluster_id, lambda _: True)
@@ -206,8 +227,7 @@ class Draining:
         shapes, alive = kafka.shapes(), kafka.brokers()
         request, own = self._request, self._request.own_topics(kafka_id)
         held = [at for at, each in shapes.items() if self._broker in each.replicas]
-        known = {topic for topic, wanted in maps.topics.items() if wanted.replicas is not None}
-        topics = {topic for topic, _ in held} - known - maps.waiting.keys()
+        topics = {topic for topic, _ in held} - maps.lists().keys() - maps.waiting.keys()
         moved = {
             topic
             for topic in topics
@@ -268,18 +288,13 @@ class Draining:
             mode=LeaveMode.DECOMMISSION,
         )
 
-    def _send_leave(self) -> None:
-        sent = exchange(self._request.connection, [self._leave()], seconds=0, check=lambda: None)
-        for why in sent.rejected.values():
-            raise DrainError(f"SPU {self._broker} was not decommissioned: {why}; run this again")
-
     def _await_maps(self, wait: JobWait) -> None:
         """Return once no map uses the broker but those that the job cannot take off it."""
         while True:
             users = [
                 topic
-                for topic, wanted in sorted(self._maps().topics.items())
-                if any(self._broker in row for row in wanted.replicas or ())
+                for topic, rows in sorted(self._maps().lists().items())
+                if any(self._broker in row for row in rows)
             ]
             if not users or self._held_topics().keys() >= {*users}:
                 return

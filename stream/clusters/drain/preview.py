@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import click
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.core.base.records import Status, TopicStatus
 from spu_assigner.core.decision.machine import step
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.clusters.drain.job_wait import job_state
+from spu_assigner.stream.clusters.drain.job_wait import DrainError, job_state
+from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Replicas
 from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import copy_text, load_lines
@@ -31,26 +31,22 @@ from spu_assigner.stream.common.quantities import duration_text
 from spu_assigner.stream.kafka.config.command_options import table_width
 
 
-class PreviewError(AssignerError):
-    """What would be done cannot be computed now."""
-
-
 def state_after(request: PlanRequest, event: Event) -> ClusterState:
     """The job's state of the cluster as it would be after an event.
 
     Raises:
-        PreviewError: the job writes without a pause, or would reject the event.
+        DrainError: the job writes without a pause, or would reject the event.
     """
     state = job_state(request)
     if state is None:
-        raise PreviewError(
+        raise DrainError(
             "the job is writing the state of this cluster, so nothing can be shown; run this again "
             "when it has caught up, or give --yes to move without a preview"
         )
     for record in step(state, event, default_policy=Policy.BALANCED):
         match record:
             case TopicStatus(status=Status.REJECTED) if record.cause == event.event_id:
-                raise PreviewError(
+                raise DrainError(
                     f"the job would reject this: {record.message} ({record.code}); fix that and "
                     "run this again"
                 )
@@ -64,15 +60,10 @@ def preview_lines(
     target: Target,
     *,
     request: PlanRequest,
-    racks: Mapping[int, str | None],
-    rate: int | None,
+    options: MoveOptions,
+    racks: Mapping[int, str | None],  # of the brokers that are alive
 ) -> Iterator[str]:
-    """What these moves cost: a sum, each broker before and after, lists with more on one rack.
-
-    Args:
-        racks: of the brokers that are alive.
-        rate: bytes a second that a broker may copy.
-    """
+    """What these moves cost: a sum, each broker before and after, lists with more on one rack."""
     lists: dict[str, dict[int, Replicas]] = {}
     for move in moves:
         lists.setdefault(move.topic, {})[move.partition] = move.after
@@ -90,8 +81,9 @@ def preview_lines(
     load = plan.load
     text = f"{counted(len(moves), 'partition')} of {counted(len(changes), 'topic')}"
     yield f"moves    {text}: {copy_text(load)}"
-    if rate is not None and (most := max((each.bytes_in for each in load.brokers), default=0)):
-        yield f"time     {duration_text(most / rate)} at least, at this throttle"
+    most = max((each.bytes_in for each in load.brokers), default=0)
+    if options.rate is not None and most:
+        yield f"time     {duration_text(most / options.rate)} at least, at this throttle"
     yield from load_lines(load.brokers, width=table_width())
     for change in changes:
         worse = sum(

@@ -14,13 +14,11 @@ from dataclasses import replace
 from typing import Final
 
 import click
-from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.core.base.limits import MOVES_MAX
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.core.decision.rebalance import rebalance
-from spu_assigner.stream.client.pending_answers import exchange
-from spu_assigner.stream.clusters.drain.job_wait import JobWait, job_state
+from spu_assigner.stream.clusters.drain.job_wait import DrainError, JobWait, answers_to, job_state
 from spu_assigner.stream.clusters.drain.preview import confirm, preview_lines, state_after
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
@@ -38,15 +36,10 @@ from spu_assigner.stream.clusters.plan.sources import (
 from spu_assigner.stream.common.printable import counted
 from spu_assigner.stream.kafka.config.command_options import table_width
 from spu_assigner.stream.kafka.log_dirs import Partition
-from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
 MORE_TO_DO: Final = 3  # exit status: run it again
 LOOK_SECONDS: Final = 0.5
 SEEN_SECONDS_MAX: Final = 5.0  # from the end of the moves to what each broker shows: milliseconds
-
-
-class RebalanceError(AssignerError):
-    """A cluster cannot be evened out."""
 
 
 def rebalance_now(
@@ -63,7 +56,13 @@ def rebalance_now(
     confirm(rebalance_preview(request, options, event), yes=yes)
     unlike, _, _ = _unlike(request)
     require_ready(connection, options, unlike)
-    _ask(request, event, wait)
+    answers = answers_to(request, [event], wait)
+    for why in answers.rejected.values():
+        raise DrainError(
+            f"the job does not rebalance cluster {request.cluster_id!r}: {why}; fix that and run "
+            "this again"
+        )
+    click.echo(f"mapped   {answers.accepted[event.event_id]}")
     more = (
         [f"{counted(count, 'move')} not asked for"] if (count := _unasked(request, event)) else []
     )
@@ -101,34 +100,11 @@ def rebalance_preview(
     maps = maps_of_state(state_after(request, event))
     with Reassigner(request.ledger_connection()) as kafka, request.target() as target:
         plan, found = plan_now(request, target, maps=maps)
-        yield from preview_lines(
-            *(plan.moved_partitions(), plan, found, target),
-            request=request,
-            racks=kafka.brokers(),
-            rate=options.rate,
-        )
+        shown = (plan.moved_partitions(), plan, found, target)
+        yield from preview_lines(*shown, request=request, options=options, racks=kafka.brokers())
     for each in (*plan.refused, *plan.waiting):
         if each.topic in found.cluster.topics:
             yield f"stays    {each.topic}: {each.reason}"
-
-
-def _ask(request: PlanRequest, event: ClusterRebalance, wait: JobWait) -> None:
-    """Have the job even out its maps, and wait for its answer."""
-    connection, event_id = request.connection, event.event_id
-    answers = exchange(
-        connection, [event], seconds=wait.seconds, check=lambda: wait.tick("the answer of the job")
-    )
-    if answers.unanswered:
-        raise RebalanceError(
-            f"the job did not answer within {wait.seconds:g} s; {why_unanswered(connection)} "
-            "Run this again; the job rebalances also when it starts later"
-        )
-    if event_id in answers.rejected:
-        raise RebalanceError(
-            f"the job does not rebalance cluster {request.cluster_id!r}: "
-            f"{answers.rejected[event_id]}; fix that and run this again"
-        )
-    click.echo(f"mapped   {answers.accepted[event_id]}")
 
 
 def _unlike(request: PlanRequest) -> tuple[list[Partition], TopicsPlan, PlanSources]:

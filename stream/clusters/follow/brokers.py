@@ -2,8 +2,8 @@
 
 Rules:
 - A broker that is seen and was never announced joins. One that is back, or that has changed, joins
-  again. What neither the broker nor the settings say of it (a rack, cores, a capacity) stays as it
-  was announced last.
+  again. What neither the broker nor the settings say of it (a rack, cores, a capacity, labels and
+  taints that the file of labels does not name) stays as it was announced last.
 - A broker leaves (`OFFLINE`) once it was missing in every look for the grace time. Time in which
   nothing could be seen does not count: that we do not see a cluster says nothing of its brokers.
 - If more than half of those that should be there are missing, nobody leaves, unless that is
@@ -27,7 +27,7 @@ from spu_assigner.stream.client.announced import (
     MARK,
     Announced,
     Announcement,
-    Described,
+    LabelsOfBrokers,
     described_over,
 )
 from spu_assigner.stream.clusters.follow.options import FollowOptions
@@ -92,6 +92,7 @@ def decide_brokers(
     announced: Mapping[int, Announced],
     sight: Sightings,
     options: FollowOptions,
+    labels: LabelsOfBrokers,
     *,
     occurred_at: int,
 ) -> MembershipDecision:
@@ -107,7 +108,14 @@ def decide_brokers(
         if (reason := _why_not(broker, rack, known, options)) is not None:
             left_alone[broker] = reason
             continue
-        described = _described(rack, known, options)
+        described = described_over(
+            None if known is None else known.described,
+            {**labels.get(broker, {}), LABEL: options.kafka_cluster},
+            rack=rack,
+            cores=options.cores,
+            capacity=options.capacity,
+            resources=options.resources,
+        )
         if known is None or not known.online or known.described != described:
             events.append(
                 SpuJoined(
@@ -164,14 +172,3 @@ def _why_not(
     if not known.online:
         return "somebody else made it leave; it comes back when he joins it"
     return None if options.take_over else "somebody else joined it; --adopt takes it over"
-
-
-def _described(rack: str | None, known: Announced | None, options: FollowOptions) -> Described:
-    return described_over(
-        None if known is None else known.described,
-        rack=rack,
-        cores=options.cores,
-        capacity=options.capacity,
-        labels={LABEL: options.kafka_cluster},
-        resources=options.resources,
-    )

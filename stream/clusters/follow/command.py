@@ -6,6 +6,7 @@ Its brokers join and leave, and its topics are adopted: look after look, or once
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -76,6 +77,13 @@ def following(cluster: str) -> Callable[[Command], Command]:
     most=SECONDS_MAX,
 )
 @click.option(
+    "--labels",
+    "labels_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="YAML: labels and taints by broker id, read at each look; what it does not name stays.",
+)
+@click.option(
     "--exclude",
     type=click.IntRange(min=0),
     multiple=True,
@@ -135,11 +143,14 @@ def follow(
     held back; 2 wrong usage; 130 and 143 interrupted.
     """
     # Heavy: `--help` needs none of it.
+    from spu_assigner.stream.clusters.follow.labels_file import read_labels
     from spu_assigner.stream.clusters.follow.loop import follow_cluster
     from spu_assigner.stream.clusters.follow.report import FollowOutput
 
     if given["place_new"] and (given["once"] or not given["globs"]):
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
+    if given["labels_file"] and (faults := read_labels(given["labels_file"])[1]):
+        raise click.UsageError("; ".join(faults))
     options = FollowOptions(excluded_brokers=frozenset(exclude), **given)
     shown = FollowOutput("follow", output, dry_run=options.dry_run)
     target, check = target_connection or connection, Interrupts(lambda: None).check

@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from spu_assigner.core.base.events import Policy
 from spu_assigner.core.base.limits import KAFKA_OWN
@@ -30,6 +31,7 @@ class FollowOptions:
     cores: int | None = None  # of each broker; None: as announced last
     capacity: int | None = None
     resources: Mapping[str, int] = field(default_factory=dict)
+    labels_file: Path | None = None  # of labels and taints by broker
     excluded_brokers: frozenset[int] = frozenset()  # these are no business of ours
     take_over: bool = False  # SPUs that others joined
     allow_mass_leave: bool = False

@@ -21,6 +21,7 @@ from spu_assigner.core.base.events import (
 )
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.json_lines.lines import event_to_json
+from spu_assigner.stream.client.announced import LABEL, entries_of, entry_text
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
 from spu_assigner.stream.clusters.follow.topic_facts import TopicEvent
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
@@ -209,6 +210,8 @@ def _event_text(event: Event) -> str:
         case SpuJoined():
             rack = "no rack" if event.rack is None else f"rack {printable(event.rack)}"
             has = [f"{name} {amount}" for name, amount in sorted((event.resources or {}).items())]
+            entries = entries_of(event.labels, event.taints)
+            has += [entry_text(*each) for each in entries.items() if each[0] != LABEL]
             known = [rack, counted(event.cores, "core"), f"{event.capacity} slots", *has]
             return f"SPU {event.spu_id}: {', '.join(known)}"
         case _:

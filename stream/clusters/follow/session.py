@@ -18,12 +18,13 @@ from spu_assigner.core.base.events import SpuJoined, TopicAdopted
 from spu_assigner.core.base.records import ReplicaMap, Status, TopicStatus
 from spu_assigner.core.base.resources import BYTES
 from spu_assigner.schemas.messages.wire import Origin
-from spu_assigner.stream.client.announced import AnnouncedOfCluster
+from spu_assigner.stream.client.announced import AnnouncedOfCluster, LabelsOfBrokers
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
     Sightings,
     decide_brokers,
 )
+from spu_assigner.stream.clusters.follow.labels_file import read_labels
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic, TopicFacts, TopicMemory
@@ -129,6 +130,7 @@ class FollowSession:
         self._records = topic_name(APPLIED_TOPICS, prefix=events.prefix)
         self._options = options
         self._output = output
+        self._labels: LabelsOfBrokers = {}  # of the file, as it was last without fault
         self._memory = TopicMemory()
         self._found: Mapping[str, FoundTopic] = {}  # at the last look
         self._applied = AppliedRecords()
@@ -151,10 +153,14 @@ class FollowSession:
 
     def decide_brokers(self, sight: Sightings) -> MembershipDecision:
         """Which brokers join and leave."""
+        if (file := self._options.labels_file) is not None:
+            labels, faults = read_labels(file)
+            self._labels = self._labels if faults else labels
+            ignored = (f"{each}; what was read before stays in force" for each in faults)
+            self._output.report("labels", *ignored)
         self.reader.catch_up()
-        return decide_brokers(
-            self.reader.announced.by_spu(), sight, self._options, occurred_at=now_ms()
-        )
+        announced = self.reader.announced.by_spu()
+        return decide_brokers(announced, sight, self._options, self._labels, occurred_at=now_ms())
 
     def decide_topics(self, joins: Sequence[SpuJoined] = ()) -> TopicsDecision:
         """Look at topics, and decide what is sent about them after these joins."""

@@ -47,7 +47,7 @@ from spu_assigner.stream.clusters.follow.topic_facts import (
     rows_of,
 )
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords, is_unmoved
-from spu_assigner.stream.clusters.plan.model import Row, TopicReason
+from spu_assigner.stream.clusters.plan.model import Row, TopicReason, is_adopted
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.log_dirs import Partition
 
@@ -211,8 +211,7 @@ def _demand(
     amount = -(-size // len(facts.found[name].rows))
     demand = {} if known is None or known.need is None else dict(known.need.demand)
     before = demand.get(BYTES, 0)
-    reason = None if known is None else known.reason
-    is_measured = reason is not None and reason.mode is Mode.ADOPTED
+    is_measured = known is not None and is_adopted(known)
     may_be_less = is_measured or options.overwrite or facts.is_made_again(name)
     is_near = 100 * abs(amount - before) <= TOLERATED_PERCENT * before
     if is_near or (amount < before and not may_be_less):
@@ -291,8 +290,10 @@ def _why_pending(
     rows, reason = rows_of(known), known.reason
     if reason is None or topic.rows == rows:
         return None
-    if reason.mode in CHANGED_HERE:
-        return f"its map was changed by a {reason.mode}, and Kafka has not followed yet"
+    is_undone = reason.mode is Mode.ADOPTED and not is_adopted(known)
+    if is_undone or reason.mode in CHANGED_HERE:
+        why = "`drain --undo`" if is_undone else f"a {reason.mode}"
+        return f"its map was changed by {why}, and Kafka has not followed yet"
     is_same_topic = record is not None or topic.rows == rows[: len(topic.rows)]
     if reason.first_partition and len(topic.rows) < len(rows) and is_same_topic:
         return f"its map has grown to {len(rows)} partitions, and Kafka has {len(topic.rows)}"
@@ -311,7 +312,7 @@ def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
         return record.origin is Origin.FOUND
     if known.cause.startswith(f"{PLACE_MARK}/"):
         return True
-    return known.reason is not None and known.reason.mode is Mode.ADOPTED
+    return is_adopted(known)
 
 
 def _placed(

@@ -114,7 +114,6 @@ def make_plan(
         elif rows is not None:
             unchanged[name] = rows
     names = {*maps.topics, *maps.waiting, *cluster.topics}
-    mapped = {name for name, wanted in maps.topics.items() if wanted.replicas is not None}
     return TopicsPlan(
         cluster_id=maps.cluster_id,
         kafka_id=cluster.kafka_id,
@@ -135,7 +134,7 @@ def make_plan(
         ),
         unmapped=tuple(  # Of one whose create waits it is known.
             name
-            for name in sorted(cluster.topics.keys() - mapped - maps.waiting.keys())
+            for name in sorted(cluster.topics.keys() - maps.lists().keys() - maps.waiting.keys())
             if not globs or any(fnmatchcase(name, glob) for glob in globs)
             if cluster.reserved(name) is None
         ),

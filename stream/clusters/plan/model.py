@@ -14,6 +14,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 from spu_assigner.core.base.limits import KAFKA_OWN, SPU_ID_MAX
+from spu_assigner.core.base.records import Mode, ReplicaMap
 from spu_assigner.core.base.structs import FrozenStruct
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.moves.status import new_move
@@ -29,6 +30,13 @@ Rows = tuple[Row, ...]
 Configs = Mapping[str, Mapping[str, str]]  # settings of topics, as Kafka takes them
 
 FORMAT: Final = 3  # of a plan's file
+UNDO_MARK: Final = "undo"  # the ids of the events of `drain --undo` begin so
+
+
+def is_adopted(known: ReplicaMap) -> bool:
+    """Whether a map is as its topic was in Kafka, and not changed here, as `drain --undo` does."""
+    is_undone = known.cause.startswith(f"{UNDO_MARK}/")
+    return known.reason is not None and known.reason.mode is Mode.ADOPTED and not is_undone
 
 
 def rows_digest(rows: Rows | None) -> str:
@@ -44,6 +52,7 @@ class Wanted:
     short: frozenset[int] = frozenset()  # the partitions whose lists wait for a replica
     is_released: bool = False  # its map went by a release: it stays in Kafka
     was_released: bool = False  # now, or before its name was asked for again
+    is_pinned: bool = False
     is_adopted: bool = False  # as Kafka had it then; nothing has changed it here since
 
 
@@ -55,6 +64,11 @@ class Maps:
     topics: Mapping[str, Wanted]
     waiting: Mapping[str, str] = field(default_factory=dict)  # creates without a map: for what
     is_live: bool = True  # the job's, in Kafka, and can be read again; else of a file
+
+    def lists(self) -> dict[str, Rows]:
+        """The lists of each topic that is not deleted."""
+        wanted = self.topics.items()
+        return {name: each.replicas for name, each in wanted if each.replicas is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from confluent_kafka import Message
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, TopicRelease
-from spu_assigner.core.base.records import Answer, Mode, ReplicaMap, Wait, Waiting
+from spu_assigner.core.base.records import Answer, ReplicaMap, Wait, Waiting
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import map_of
 from spu_assigner.schemas.errors import DecodeError
@@ -36,6 +36,7 @@ from spu_assigner.stream.clusters.plan.model import (
     Maps,
     TopicsPlan,
     Wanted,
+    is_adopted,
 )
 from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
@@ -138,7 +139,7 @@ def plan_now(
     """
     maps, connection = maps or request.maps(saved), request.ledger_connection()
     records = topic_name(APPLIED_TOPICS, prefix=connection.prefix)
-    topics = [name for name, wanted in maps.topics.items() if wanted.replicas is not None]
+    topics = [*maps.lists()]
     deleted = maps.topics.keys() - {*topics}
     cluster = target.look([*topics, records], deleted=deleted)
     ledger = AppliedLedger(connection, maps.cluster_id, is_there=records in cluster.topics)
@@ -298,7 +299,8 @@ def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) 
     return Wanted(
         replicas=rows,
         short=frozenset(number for number, (row, length) in pairs if len(row) < length),
-        is_adopted=found.reason is not None and found.reason.mode is Mode.ADOPTED,
+        is_pinned=found.pinned,
+        is_adopted=is_adopted(found),
         was_released=was_released,
     )
 

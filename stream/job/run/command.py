@@ -141,7 +141,7 @@ def finish_demo(launch: Launch) -> int:
 
 
 class QueryEndedError(AssignerError):
-    """Somebody stopped the query."""
+    """The query was stopped from outside."""
 
 
 def _print_addresses(launch: Launch) -> None:

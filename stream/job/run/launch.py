@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +22,7 @@ from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.private_files import open_private
 from spu_assigner.stream.job.faults import SparkGoneError
 from spu_assigner.stream.job.lifecycle import Job, start_query
+from spu_assigner.stream.job.run.archive_writing import written_at_end
 from spu_assigner.stream.job.run.demo import Play, examples
 from spu_assigner.stream.job.session import build_session, ensure_jars, stderr_to
 from spu_assigner.stream.job.start_checks import check_early
@@ -44,7 +45,6 @@ class Launch:
     create_topics: bool
     demo_prefix: str | None  # None: no demonstration
     short_lived: bool  # it ends with the demonstration
-    jvm_options: Sequence[str] | None = None  # None: what lets it start faster
     broker_log: Path | None = None
     job: Job = field(init=False)
     interrupts: Interrupts = field(init=False)
@@ -99,14 +99,17 @@ class Launch:
 
     def _start_spark(self, stack: ExitStack) -> SparkSession:
         settings = self.settings
-        jars = ensure_jars(settings.checkpoint)
+        java, jars = ensure_java(), ensure_jars(settings.checkpoint)
+        options: list[str] = []
+        if self.demo_prefix is not None:
+            options = stack.enter_context(written_at_end(java, jars["spark-local"], self.say))
         self.spark_log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open_private(self.spark_log) as log, stderr_to(log):
             spark = build_session(
                 settings,
-                java=ensure_java(),
+                java=java,
                 jars=jars,
-                jvm_options=self.jvm_options,
+                jvm_options=options or None,
                 short_lived=self.short_lived,
             )
         self.interrupts = Interrupts(lambda: _send_stderr_to(self.spark_log))

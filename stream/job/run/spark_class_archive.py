@@ -1,29 +1,25 @@
 """What makes Spark's JVM start in half the time: an archive of its classes, made once, then cached.
 
 Java's class data sharing: instead of reading, checking and laying out some 15,000 classes, the JVM
-maps them as they were when another run ended. That run is the demonstration, in a process of its
-own. An archive is valid for one Java and one class path; a JVM of another ignores it.
-
-It is made by `make setup`, since it takes longer than it saves at one start.
+maps them as they were when another run ended. That run is a demonstration: the first one on a
+machine, or one that set-up plays in a process of its own. An archive is valid for one Java and one
+class path; a JVM of another ignores it.
 """
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from spu_assigner.stream.local.jvm.build_cache import cache_home, made_once
+from spu_assigner.stream.local.jvm.build_cache import cache_home
 from spu_assigner.stream.local.jvm.java import Java
-from spu_assigner.stream.local.jvm.spark_class_archive import ARCHIVE, archive_folder
+from spu_assigner.stream.local.jvm.spark_class_archive import archive_folder
 
 MAKE_SECONDS_MAX: Final = 300.0
-END_SECONDS_MAX: Final = 120.0  # of a JVM that writes its archive: 100 MB
-ARCHIVES_MAX: Final = 4  # in the cache: each environment that is made anew needs another
 LOG: Final = "spark_class_archive.log"  # in the cache, of the last run
 
 
@@ -38,42 +34,33 @@ def ensure_spark_image(
     error; it returns False then.
     """
     folder, log = archive_folder(java, jars, environ), cache_home(environ) / LOG
-
-    def make(scratch: Path) -> Path:
-        report("running the job once, so that Spark starts in half the time from now on (30 s)")
-        archive = scratch / "image" / ARCHIVE
-        archive.parent.mkdir()
-        log.unlink(missing_ok=True)
-        with log.open("ab") as output:
+    if folder.exists():
+        return True
+    report("running the job once, so that Spark starts in half the time from now on (30 s)")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with log.open("wb") as output:
             subprocess.run(
-                [sys.executable, "-m", __name__, str(log), str(archive)],
+                [sys.executable, "-m", __name__, str(log)],
                 stdout=output,
                 stderr=output,
                 env=environ,
                 timeout=MAKE_SECONDS_MAX,
                 check=True,
             )
-        return archive.parent
-
-    if folder.exists():
-        return True
-    try:
-        made_once(cache_home(environ), folder, make)
+        why = "the JVM has written none"
     except subprocess.SubprocessError as reason:
+        why = str(reason)
+    if not folder.exists():
         report(
-            f"Spark starts without an archive of its classes ({reason}); its log is {log}; "
+            f"Spark starts without an archive of its classes ({why}); its log is {log}; "
             "`python -m spu_assigner.stream.setup` tries again"
         )
-        return False
-    archives = sorted(folder.parent.iterdir(), key=lambda each: each.stat().st_mtime)
-    for old in archives[:-ARCHIVES_MAX]:
-        shutil.rmtree(old, ignore_errors=True)
-    return True
+    return folder.exists()
 
 
-def _make(log: Path, archive: Path) -> None:
-    """Play the demonstration; the JVM writes the archive when it ends."""
-    from pyspark import SparkContext
+def _make(log: Path) -> None:
+    """Play the demonstration, which keeps the archive."""
     from spu_assigner.stream.job.run.command import finish_demo
     from spu_assigner.stream.job.run.launch import Launch
     from spu_assigner.stream.kafka.config.settings import Settings
@@ -87,16 +74,10 @@ def _make(log: Path, archive: Path) -> None:
             create_topics=True,
             demo_prefix="",
             short_lived=False,
-            jvm_options=[f"-XX:ArchiveClassesAtExit={archive}"],
         )
         with launch.up():
             finish_demo(launch)
-        process: Any = SparkContext._gateway.proc  # type: ignore[union-attr]  # made by `launch`
-        process.stdin.close()  # Its sign to end.
-        process.wait(END_SECONDS_MAX)
-    if not archive.is_file():
-        sys.exit("the JVM has written no archive")
 
 
 if __name__ == "__main__":
-    _make(*map(Path, sys.argv[1:]))
+    _make(Path(sys.argv[1]))

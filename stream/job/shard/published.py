@@ -3,7 +3,7 @@
     published = read_published(connection)
     for cluster_id in published.cluster_ids: state = published.restored(cluster_id)
 
-Both topics are written in the same transactions, so what is read of them at one time, while nobody
+Both topics are written in the same transactions, so what is read of them at one time, while no job
 writes, is one state. The values are kept as they came; they are decoded cluster by cluster.
 """
 

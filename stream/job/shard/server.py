@@ -15,7 +15,7 @@ values of messages, the entries of the state) are never more than bytes.
 
 A server is started by the first task that needs it and is found by a socket in a folder that only
 this user can enter. It ends when its standard input does, which is the executor's end, whatever it
-is doing then, or when nobody has asked for an hour. Nobody reports failures to it: tokens in the
+is doing then, or after an hour without a request. No failure is reported to it: tokens in the
 state say whether its copy is to be trusted (`job/shard/state_log.py`).
 
 Both sides have a time limit. A task that neither reads nor writes in the middle of a request loses
@@ -65,7 +65,7 @@ ALIVE_SECONDS: Final = 1.0  # between two signs of life, as far as events are de
 # A task hands on what it reads and stores the answer, for which Hadoop may wait for minutes.
 TASK_SECONDS_MAX: Final = 600
 # Of a server that was asked. No event takes longer than some seconds, and `/live` reports a job
-# without a sign of life after half of this: who watches it may act before.
+# without a sign of life after half of this: a supervisor may act before.
 SILENCE_SECONDS_MAX: Final = 600.0
 TASKS_MAX: Final = 64  # that may wait to be accepted: attempts of one task, mostly one
 Spilled = Callable[[Iterator[bytes | Write]], Iterator[bytes | Write]]
@@ -81,7 +81,7 @@ def options_to_json(options: Options, *, spills: bool) -> str:
 
 
 def serve(label: int, folder: Path, options: Options, *, spills: bool) -> None:
-    """Answer tasks, one after the other, until standard input ends or nobody asks any more."""
+    """Answer tasks, one after the other, until standard input ends or requests do."""
     private_folder(folder)
     path = folder / str(label)
     lock = os.fdopen(os.open(folder / f"{label}.lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
@@ -148,7 +148,7 @@ def _pulse(task: Connection) -> Callable[[], None]:
     def alive() -> None:
         nonlocal due
         if time.monotonic() >= due:
-            task.send_bytes(ALIVE)  # Fails if the task was ended: nobody waits any more.
+            task.send_bytes(ALIVE)  # Fails if the task was ended: nothing waits any more.
             due = time.monotonic() + ALIVE_SECONDS
 
     return alive

@@ -84,7 +84,7 @@ def spill(
             digest = hashlib.sha256(part).digest()
             yield _NOTE.pack(_FORM, position, len(part), digest) + str(path).encode()
             position += len(part)
-    except BaseException:  # The task failed, or was ended: nobody will read the file.
+    except BaseException:  # The task failed, or was ended: the file is not read.
         path.unlink(missing_ok=True)
         raise
     finally:
@@ -94,7 +94,7 @@ def spill(
 
 
 def remove_left(folder: Path, label: int) -> None:
-    """Remove a shard's files that nobody has opened."""
+    """Remove a shard's files that were not opened."""
     for path in folder.glob(f"{label}-*.spill"):
         with suppress(OSError):
             path.unlink()

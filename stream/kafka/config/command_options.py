@@ -192,7 +192,7 @@ def load_settings(flags: Mapping[str, Any]) -> Settings:
 
 
 def is_broker_named(flags: Mapping[str, Any], settings: Settings) -> bool:
-    """Whether somebody said where Kafka is; if nobody does, `run` starts a broker of its own."""
+    """Whether Kafka's address was given; if not, `run` starts a broker of its own."""
     (spec,) = (spec for spec in SPECS if spec.name == "bootstrap_servers")
     is_said = flags[spec.name] is not None or spec.variable in os.environ
     return is_said or settings.bootstrap_servers != spec.default

@@ -1,9 +1,9 @@
 """The way back from Spark's JVM to this process, made to ask for a token.
 
-PySpark gives each JVM a token, without which nobody gets a word out of its port. The other way,
-by which the JVM hands batches to the sink, is a port of this process that is open
-to every user of the machine: who finds it could call the sink. Py4J can ask for a token there as
-well, but PySpark does not let it, and on the JVM's side the token is a field without a setter.
+PySpark gives each JVM a token, without which its port answers nothing. The other way, by which the
+JVM hands batches to the sink, is a port of this process that every user of the machine can connect
+to, and so call the sink. Py4J can ask for a token there as well, but PySpark does not let
+it, and on the JVM's side the token is a field without a setter.
 """
 
 from __future__ import annotations

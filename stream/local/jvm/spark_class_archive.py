@@ -5,7 +5,9 @@ An archive is valid for one Java and one class path; `job/run/spark_class_archiv
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +17,7 @@ from spu_assigner.stream.local.jvm.build_cache import cache_home, class_path_key
 from spu_assigner.stream.local.jvm.java import Java
 
 ARCHIVE: Final = "classes.jsa"
+SILENT: Final = ("-Xlog:cds*=off",)  # the JVM would report on the job's standard output
 _REVISION: Final = 3  # counted up when an archive's making changes
 
 
@@ -25,11 +28,15 @@ def jvm_options(
     archive = archive_folder(java, jars, environ) / ARCHIVE
     if not archive.exists():
         return []
-    # An archive that does not fit is none; the JVM would report it on the job's standard output.
-    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", "-Xlog:cds*=off"]
+    with suppress(OSError):  # Of a cache that may only be read.
+        os.utime(archive.parent)  # Those that were not used for longest go first.
+    # An archive that does not fit is none.
+    return [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto", *SILENT]
 
 
-def archive_folder(java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None) -> Path:
+def archive_folder(
+    java: Java, jars: Sequence[Path], environ: Mapping[str, str] | None = None
+) -> Path:
     """Where the archive of classes for these versions and jars is."""
     parts = [str(_REVISION), *java.build, version("pyspark")]
     package = pyspark_folder()

@@ -15,12 +15,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from spu_assigner.stream.cli import cli
+from spu_assigner.stream.client import spu_patch
 from spu_assigner.stream.local.jvm.java import Java
 from support.kafka.one_topic import open_transaction
 from support.kafka.shared_broker import SharedBroker
@@ -225,6 +226,40 @@ STORIES: dict[str, tuple[int, list[tuple[str, int, list[str]]]]] = {
             ("spu-joined --spu-id 0", 0, ["SPU 0 updated: no longer has", "t  violated"]),
         ],
     ),
+    "patched": (
+        2,
+        [
+            ("spu-joined --spu-id 0 --rack r --capacity 9 --resources disk_bytes=1", 0, []),
+            ("spu-label 0 tier=hdd zone=a", 0, ["SPU 0: + tier=hdd, + zone=a\n", "SPU 0 updated,"]),
+            (
+                "spu-taint 0 k=v:NO_LEADERS k:evict",
+                0,
+                ["+ k:evict, + k=v:no_leaders\n", "cordoned"],
+            ),
+            (
+                "spu-label 0 tier=ssd zone-",
+                0,
+                [
+                    "SPU 0: - tier=hdd, - zone=a, + tier=ssd\n",
+                    "SPU 0 updated: no longer has label 'zone=a': a join",
+                ],
+            ),
+            ("spu-label 0 tier=ssd zone- -o json", 0, ["SPU 0: it is so already, nothing is sent"]),
+            ("spu-taint 0 k:evict-", 0, ["SPU 0: - k:evict\n", "SPU 0 uncordoned"]),
+            (f"{CREATE} --constraints {RULES!r}", 1, ["UNSATISFIABLE"]),
+            ("spu-label 1 tier=ssd", 0, []),
+            # One leads both: the other has a taint against leaders, and all that it had.
+            (f"{CREATE} --constraints {RULES!r}", 0, ["0  [1, 0]", "1  [1, 0]"]),
+            ("spu-joined --spu-id 0", 0, ["rack 'r', label 'tier=ssd', disk_bytes 1, taint 'k=v:"]),
+            ("spu-label 7 a=b", 1, ["SPU 7 of cluster 'patched' was not announced: check --clus"]),
+            ("spu-left --spu-id 0", 0, []),
+            ("spu-taint 0 k-", 1, ["SPU 0 of cluster 'patched' is offline: repeat this when"]),
+            ("topic-delete --topic t", 0, []),
+            ("spu-left --spu-id 0 --mode decommission", 0, []),
+            ("spu-label 0 a=b", 1, ["is decommissioned: `produce spu-joined --keep` ends"]),
+            ("spu-joined --spu-id 0 --keep", 0, ["SPU 0 joined"]),
+        ],
+    ),
     "kept": (
         3,
         [
@@ -282,6 +317,33 @@ def test_each_command_is_answered_and_its_status_says_how(
         said = done.stdout + done.stderr
         assert done.returncode == status, (line, said)
         assert [part for part in parts if part not in said] == [], (line, said)
+
+
+def test_what_another_changes_between_reading_and_sending_is_reported(
+    topics: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A join says the SPU whole, so that it undoes a join that it was not made from."""
+
+    def send(number: int, *words: str) -> subprocess.CompletedProcess[str]:
+        return call("produce", *words, "--cluster", "c1", "--event-id", f"e{number}", *topics)
+
+    assert send(1, "spu-joined", "--spu-id", "4", "--label", "a=1").returncode == 0
+    assert send(2, "spu-label", "4", "b=2").returncode == 0
+    send_events = spu_patch.send_events
+
+    def late(*given: Any, **more: Any) -> int:
+        monkeypatch.setattr(spu_patch, "send_events", send_events)
+        assert send(3, "spu-taint", "4", "k:evict").returncode == 0
+        return send_events(*given, **more)
+
+    monkeypatch.setattr(spu_patch, "send_events", late)
+    done = send(4, "spu-label", "4", "a-")
+    assert done.returncode == 1
+    assert "event e3 came in between and is undone by this one" in done.stderr
+    # What was there is not what came in between.
+    assert send(5, "spu-taint", "4", "k:evict").returncode == 0
+    done = send(6, "spu-label", "4", "b=2")
+    assert (done.returncode, done.stdout) == (0, "SPU 4: it is so already, nothing is sent\n")
 
 
 @pytest.mark.smoke

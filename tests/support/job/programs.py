@@ -9,10 +9,11 @@ import signal
 import subprocess
 import time
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 END_SECONDS = 30.0
+END_SECONDS_MAX = 240.0  # of a service: a job ends in seconds, a machine under load needs more
 GRACE_SECONDS = 10.0  # for what a program has started, to end with it
 
 
@@ -52,6 +53,34 @@ def running(
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+
+
+class Service:
+    """A program in the background that is started again, as by a supervisor.
+
+    Args:
+        stack: ends it.
+    """
+
+    def __init__(self, stack: ExitStack, log: Path, command: Sequence[str], **environ: str) -> None:
+        self._stack, self.log, self._command, self._environ = stack, log, command, environ
+        self._start()
+
+    def _start(self) -> None:
+        self._process = self._stack.enter_context(running(self._command, self.log, self._environ))
+
+    def kill(self) -> None:
+        """The next one runs when this is back."""
+        assert self._process.poll() is None, self.log.read_text("utf-8")[-2_000:]
+        self._process.kill()
+        self._process.wait()
+        self._start()
+
+    def end(self) -> None:
+        """As a supervisor ends it; nothing of all that it said is a traceback."""
+        self._process.terminate()
+        assert self._process.wait(END_SECONDS_MAX) == 128 + signal.SIGTERM
+        assert "Traceback" not in self.log.read_text("utf-8")
 
 
 def session(process: subprocess.Popen[bytes]) -> dict[int, str]:

@@ -7,6 +7,7 @@ end holds their data and logs. A broker that was killed is fenced within SESSION
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from spu_assigner.stream.local.jvm.jars import ensure
 from spu_assigner.stream.local.jvm.java import ensure_java
 from support.kafka.ports import START_TRIES_MAX, free_ports, is_taken
 from support.kafka.secured import PLAIN_PASSWORD
+from support.project.jars_lock import broker_jars
 
 CONTROLLER_ID = 100
 RACKS = ("a", "b", "c")
@@ -32,6 +34,15 @@ HEAP_MB = 384  # at most: a broker with a thousand topics uses half of it
 CONTROLLER_HEAP_MB = 256
 SESSION_MS = 9_000  # Kafka's own: a broker that the machine lets wait is not to be fenced
 SEEN_SECONDS_MAX = 240.0  # a broker comes and goes in 1 to 10 s; a machine under load needs more
+TWO_REPLICAS = {  # of everything, so that two brokers can hold it
+    "default.replication.factor": "2",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "2",
+    "offsets.topic.num.partitions": "6",
+    "transaction.state.log.replication.factor": "2",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "6",
+}
 _POLL_SECONDS = 0.05
 _ANSWER_SECONDS_MAX = 5.0
 _BY_ADDRESS = -1  # stands for a broker whose id the client did not know yet
@@ -46,6 +57,7 @@ class KafkaCluster:
         settings: further lines of every `server.properties`.
         users: who may log in beside the plain listener, each with PLAIN_PASSWORD; there they have
             the rights alone that they are given. On the plain one everybody may do everything.
+        version: of Kafka, one of KAFKAS; None: the embedded broker's.
     """
 
     def __init__(
@@ -55,7 +67,9 @@ class KafkaCluster:
         controllers: int = 1,
         settings: Mapping[str, str] | None = None,
         users: Iterable[str] = (),
+        version: str | None = None,
     ) -> None:
+        self._version = version
         self._users = tuple(users)
         self._user_servers: list[str] = []
         self.racks = dict(enumerate(racks, 1))
@@ -210,7 +224,8 @@ class KafkaCluster:
         self.close()
 
     def _prepare(self) -> None:
-        java, jars = ensure_java(), ensure("broker")
+        java = ensure_java()
+        jars = broker_jars(self._version) if self._version else ensure("broker")
         self._folder = folder = Path(tempfile.mkdtemp(prefix="spu-assigner-cluster-"))
         free = free_ports(len(self._controller_ids) + 2 * len(self.racks))
         voters = dict(zip(self._controller_ids, free, strict=False))
@@ -265,7 +280,12 @@ class KafkaCluster:
         cluster_id = new_cluster_id()
         for node_id, node in {**self._controllers, **self._brokers}.items():
             private_folder(node.folder)
-            format_data(node.data, cluster_id=cluster_id, node_id=node_id)
+            if self._version:  # Its features are others than the embedded broker's.
+                tool = ("kafka.tools.StorageTool", "format", "-t", cluster_id)
+                command = node.java_command(*tool, "-c", str(node.write_settings()))
+                subprocess.run(command, check=True, capture_output=True)
+            else:
+                format_data(node.data, cluster_id=cluster_id, node_id=node_id)
 
     def _end(self, broker_id: int, how: Callable[[], None]) -> None:
         self._running.discard(broker_id)

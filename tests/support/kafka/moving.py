@@ -99,11 +99,13 @@ class Mover:
         return Reassigner(self._connection)
 
     def throttles(self, *topics: str) -> dict[Place, str]:
-        """What is set on the brokers and on these topics."""
+        """What is set on the brokers and on these topics, or all."""
         places: list[Place] = [(id_, name) for id_ in self.operator.cluster.ids for name in RATES]
-        names = map(self.operator.name, topics)
-        places += [(topic, name) for topic in names for name in (LEADERS, FOLLOWERS)]
         with self.kafka() as kafka:
+            names = {self.operator.name(each) for each in topics} or {
+                at for at, _ in kafka.shapes()
+            }
+            places += [(topic, name) for topic in names for name in (LEADERS, FOLLOWERS)]
             return {at: value for at, value in kafka.settings(places).items() if value is not None}
 
     def record(self) -> MovesRun | None:
@@ -152,6 +154,16 @@ class Mover:
         with self.kafka() as kafka:
             found = kafka.shapes([self.operator.name(topic)])
         return [found[at].leader for at in sorted(found)]
+
+
+def use_a_group(operator: Operator, topic: str) -> None:
+    """Kafka makes its topic of offsets."""
+    settings = {"group.id": "readers", "auto.offset.reset": "earliest"}
+    consumer = Consumer({**operator.cluster.client, **settings})
+    consumer.subscribe([operator.name(topic)])
+    until(lambda: consumer.poll(1.0) is not None)
+    consumer.commit(asynchronous=False)
+    consumer.close()
 
 
 def until(look: Callable[[], _T | None]) -> _T:

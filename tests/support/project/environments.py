@@ -71,12 +71,14 @@ class Environment:
             check=False,
         )
 
-    def begin(self, program: str, *arguments: str, folder: Path) -> subprocess.Popen[str]:
+    def begin(
+        self, program: str, *arguments: str, folder: Path, cache: Path
+    ) -> subprocess.Popen[str]:
         """The same, without waiting for its end; what it prints can be read."""
         return subprocess.Popen(
             [self.program(program), *arguments],
             cwd=folder,
-            env=self._environ(),
+            env={**self._environ(), "SPU_ASSIGNER_CACHE": str(cache)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -1,9 +1,10 @@
-"""What the jars' lock is resolved from, and the program that writes it.
+"""What the jars' locks are resolved from, and the program that writes them.
 
     python tests/support/project/jars_lock.py --write
 
 Ivy comes with PySpark, so no Maven is needed. It resolves ROOTS, and every jar that comes is
-written with its SHA-256 to `jars.lock.json`, from which the product fetches.
+written with its SHA-256 to `jars.lock.json`, from which the product fetches. Brokers of KAFKAS,
+other versions that tests start, have a lock of their own.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final
 from xml.sax.saxutils import quoteattr
 
 from spu_assigner.stream.local.jvm.build_cache import cache_home, locked, scratch
-from spu_assigner.stream.local.jvm.jars import GROUPS, LOCK_FILE, Group, sha256_of
+from spu_assigner.stream.local.jvm.jars import LOCK_FILE, Group, Jar, ensure_all, sha256_of
 from spu_assigner.stream.local.jvm.java import ensure_java
 
 
@@ -32,12 +33,15 @@ class Root:
     without: tuple[str, ...] = ()  # organisations whose artifacts Spark brings itself
 
 
-_WITH_KAFKA: Final = (
+# Newer than Kafka 4.2.1 asks for: CVE-2026-49844; CVE-2026-54512 to 54518, 68494.
+_LOGGING: Final = (
     # Kafka logs through SLF4J 1.7; without this its log stays empty.
     Root(coordinate="org.apache.logging.log4j:log4j-slf4j-impl:2.25.5"),
-    # Newer than Kafka 4.2.1 asks for: CVE-2026-49844; CVE-2026-54512 to 54518, 68494.
     Root(coordinate="org.apache.logging.log4j:log4j-core:2.25.5"),
     Root(coordinate="org.apache.logging.log4j:log4j-api:2.25.5"),
+)
+_WITH_KAFKA: Final = (
+    *_LOGGING,
     Root(coordinate="com.fasterxml.jackson.core:jackson-core:2.21.5"),
     Root(coordinate="com.fasterxml.jackson.core:jackson-databind:2.21.5"),
 )
@@ -81,13 +85,38 @@ ROOTS: Final[Mapping[Group, tuple[Root, ...]]] = {
     ),
 }
 
+KAFKAS: Final = ("3.9.2", "4.4.0")  # the oldest and the newest that tests run the product on
+KAFKAS_LOCK: Final = Path(__file__).parents[2] / "data/kafkas.lock.json"
 
-def write_lock(path: Path = LOCK_FILE) -> None:
-    """Resolve ROOTS again and write what came, with hashes, as the lock."""
+
+def of_kafka(version: str) -> tuple[Root, ...]:
+    """What a broker of this version is resolved from.
+
+    Kafka 3 names classes of Log4j 1, and brings the Jackson that its Scala module agrees with.
+    """
+    root = Root(coordinate=f"org.apache.kafka:kafka_2.13:{version}", whole=True)
+    if version.startswith("3."):
+        return (root, *_LOGGING, Root(coordinate="ch.qos.reload4j:reload4j:1.2.26"))
+    return (root, *_WITH_KAFKA)
+
+
+def broker_locks() -> dict[str, list[Jar]]:
+    """What the lock has for a broker of each of KAFKAS."""
+    groups = json.loads(KAFKAS_LOCK.read_text(encoding="utf-8"))["groups"]
+    return {version: [Jar(**each) for each in jars] for version, jars in groups.items()}
+
+
+def broker_jars(version: str) -> list[Path]:
+    """The jars of a broker of one of KAFKAS; fetched if the cache lacks them."""
+    return ensure_all(["broker"], lock={"broker": broker_locks()[version]})["broker"]
+
+
+def write_lock(path: Path = LOCK_FILE, roots: Mapping[str, tuple[Root, ...]] = ROOTS) -> None:
+    """Resolve roots again and write what came, with hashes, as a lock."""
     home = cache_home()
     java = ensure_java()
     with locked(home), scratch(home) as folder:
-        (folder / "ivy.xml").write_text(_ivy_module(ROOTS), encoding="utf-8")
+        (folder / "ivy.xml").write_text(_ivy_module(roots), encoding="utf-8")
         pattern = folder / "jars" / "[conf]" / "[organisation]~[artifact]~[revision].[ext]"
         command = [
             *(
@@ -110,13 +139,13 @@ def write_lock(path: Path = LOCK_FILE) -> None:
                 }
                 for jar in sorted((folder / "jars" / group).glob("*.jar"))
             ]
-            for group in GROUPS
+            for group in roots
         }
     text = json.dumps({"groups": groups}, indent=1)
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
-def _ivy_module(roots: Mapping[Group, tuple[Root, ...]]) -> str:
+def _ivy_module(roots: Mapping[str, tuple[Root, ...]]) -> str:
     confs = "".join(f"<conf name={quoteattr(group)}/>" for group in roots)
     lines = []
     for group, members in roots.items():
@@ -146,3 +175,4 @@ if __name__ == "__main__":
     if sys.argv[1:] != ["--write"]:
         sys.exit("usage: python tests/support/project/jars_lock.py --write")
     write_lock()
+    write_lock(KAFKAS_LOCK, {version: of_kafka(version) for version in KAFKAS})

@@ -103,13 +103,13 @@ class Environment:
         """What `make run` needs; `look`: whether Java and jars are still there."""
         self._make()
         self._install("run")
-        self._finish(look=look)
+        self._finish("run", "--no-archive", look=look)
 
     def for_development(self, *, look: bool = False) -> None:
         """What all commands need."""
         self._make()
         self._install("develop")
-        self._finish(look=look)
+        self._finish("develop", look=look)
         show_packages(ROOT / "build/types/spu_assigner")
 
     def with_other(self, name: str, lock: str) -> None:
@@ -119,7 +119,7 @@ class Environment:
         python = folder / "bin/python"
         key = digest(ROOT, [ROOT / lock])
         self._once(name, key, lambda: self._make_other(folder, lock), is_there=python.exists())
-        self._bring_java(python, folder / "java.stamp", name=f"java {name}", look=False)
+        self._bring_java(python, folder / "java.stamp", name=f"java of {name}", look=False)
 
     def with_mermaid(self) -> None:
         """The mermaid.js of the pages: its wheel is unpacked and never installed."""
@@ -224,10 +224,12 @@ class Environment:
                 environ[variable] = found[-1]
         return environ
 
-    def _finish(self, *, look: bool) -> None:
+    def _finish(self, purpose: str, *options: str, look: bool) -> None:
         """The product as its users have it, and what no Python package brings."""
         self._once("wheel", product_digest(), self._install_wheel)
-        self._bring_java(self.python, self.folder / "java.stamp", name="java", look=look)
+        stamp = self.folder / "java.stamp"
+        self._bring_java(self.python, stamp, *options, name=f"java to {purpose}", look=look)
+        self._once("java to run", product_digest(), lambda: None)
 
     def _install_wheel(self) -> None:
         _report("setup: the wheel, made and installed")
@@ -242,7 +244,7 @@ class Environment:
         if _status([*pip, *options, *dist.glob("*.whl")]) != 0:
             raise SetUpError("the wheel could not be installed; pip said why above")
 
-    def _bring_java(self, python: Path, stamp: Path, *, name: str, look: bool) -> None:
+    def _bring_java(self, python: Path, stamp: Path, *options: str, name: str, look: bool) -> None:
         """What makes Spark start faster may fail, then there is no stamp: the next time tries."""
 
         def bring() -> None:
@@ -250,7 +252,7 @@ class Environment:
             if stamp.exists():
                 stamp.unlink()
             module = "spu_assigner.stream.setup"
-            if _status([python, "-m", module, "--stamp", stamp]) != 0:
+            if _status([python, "-m", module, *options, "--stamp", stamp]) != 0:
                 raise SetUpError(f"Java or jars are missing; {module} said why above")
 
         self._once(name, product_digest(), bring, is_there=stamp.exists() and not look)

@@ -233,8 +233,8 @@ _NOT_OF_THE_JOB = {
         "follow": "DeniedError ElectionError FollowError OvertakenError",
         "plan, apply": "DesiredFileError EventsFileError NotConfirmedError PlanFileError "
         "StalePlanError",
-        "moves, drain, rebalance": "DrainError ForeignThrottleError MovesError PreviewError "
-        "RebalanceError RefusedThrottleError SeatTakenError UnhealthyError",
+        "moves, drain, rebalance": "DrainError ForeignThrottleError MovesError "
+        "RefusedThrottleError SeatTakenError UnhealthyError",
         "whatif": "FailureUnknownError",
         "verify": "VerifyError",
         "ui": "AddressError RenewedError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -134,6 +135,58 @@ def test_of_two_one_leads_and_the_other_goes_on_and_a_restart_of_a_broker_is_not
     assert second.end(signal.SIGINT) == 130
     third.says("leads; 3 SPUs joined by this command")
     followed.waits_for(JOINED)
+
+
+def test_the_file_of_labels_is_announced_and_leaves_what_others_say(
+    followed: Followed, tmp_path: Path
+) -> None:
+    """By a process that runs on: labels by hand, other files, and one that is none."""
+    file = tmp_path / "labels.yaml"
+
+    def write(text: str) -> None:  # at once: half a file would be a fault of its own
+        (tmp_path / "new").write_text(text, "utf-8")
+        (tmp_path / "new").replace(file)
+
+    write("2: {labels: {tier: ssd}}\n")
+    follower = followed.start("--labels", str(file))
+    followed.waits_for(JOINED)
+
+    def by_hand(command: str, *words: str) -> str:
+        asked = ["produce", command, "--cluster", "c1", *words]
+        done = CliRunner().invoke(cli, asked, env=followed.environ)
+        assert done.exit_code == 0, done.output
+        return done.output.partition("\n")[0]
+
+    assert labels_of(followed, 2) == {"tier": "ssd"}
+    assert by_hand("spu-label", "2", "zone=a") == "SPU 2: + zone=a"
+    assert by_hand("spu-taint", "3", "k:no_leaders") == "SPU 3: + k:no_leaders"
+    by_two = [*JOINED, ("SpuJoined", 2), ("SpuJoined", 3)]
+    write("2: {labels: {tier: 3}}\n")
+    follower.says("labels.tier is 3; expected a text; what was read before stays in force")
+    followed.waits_for(by_two)
+    taint = "{key: k, value: v, effect: no_leaders}"
+    write(f"2: {{labels: {{tier: hdd}}}}\n3: {{taints: [{taint}]}}\n")
+    followed.waits_for([*by_two, ("SpuJoined", 2), ("SpuJoined", 3)])
+    assert labels_of(followed, 2) == {"tier": "hdd", "zone": "a"}
+    assert by_hand("spu-taint", "3", "k=v:no_leaders").endswith("nothing is sent")
+    # What the file names comes back at the next look, and nothing else does.
+    assert by_hand("spu-label", "2", "tier-", "zone-") == "SPU 2: - tier=hdd, - zone=a"
+    of_file = [("SpuJoined", 2)] * 2
+    followed.waits_for([*by_two, ("SpuJoined", 2), ("SpuJoined", 3), *of_file])
+    assert labels_of(followed, 2) == {"tier": "hdd"}
+    assert follower.end(signal.SIGTERM) == 143
+    assert sum("stays in force" in line for line in follower.lines) == 1
+    assert any(line.endswith(" slots, tier=hdd, zone=a") for line in follower.lines)
+    followed.started.clear()
+    assert followed.once("--labels", str(file))[:2] == (0, "")
+
+
+def labels_of(followed: Followed, spu_id: int) -> dict[str, str]:
+    """What was announced last, but for the label of `follow` itself, which every join has."""
+    joins = [each for each in followed.events() if isinstance(each, SpuJoined)]
+    labels = dict([each for each in joins if each.spu_id == spu_id][-1].labels or {})
+    assert labels.pop(LABEL)
+    return labels
 
 
 def test_a_leader_of_before_is_shut_out(followed: Followed) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.events import LeaveMode
 from spu_assigner.stream.cli import cli
@@ -19,19 +18,11 @@ from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.builders import Events
 from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob, small_job
+from support.kafka.kafka_cluster import TWO_REPLICAS as TWO
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.moving import Mover, until
+from support.kafka.moving import Mover, use_a_group
 from support.kafka.shared_broker import SharedBroker
 
-TWO = {  # replicas of everything, so that two brokers can hold it
-    "default.replication.factor": "2",
-    "min.insync.replicas": "1",
-    "offsets.topic.replication.factor": "2",
-    "offsets.topic.num.partitions": "6",
-    "transaction.state.log.replication.factor": "2",
-    "transaction.state.log.min.isr": "1",
-    "transaction.state.log.num.partitions": "6",
-}
 LEAVES = 3
 GONE = (41, 42, 43)  # ids of SPUs that are no brokers
 
@@ -41,17 +32,6 @@ def operator(topic_prefix: str) -> Iterator[Operator]:
     """Brokers of the test's own: what it is about is what is left on one of them."""
     with KafkaCluster(settings=TWO) as cluster, AdminClient(cluster.client) as admin:
         yield Operator(cluster, topic_prefix, admin)
-
-
-def use_a_group(operator: Operator, topic: str) -> None:
-    """Kafka makes its topic of offsets."""
-    consumer = Consumer(
-        {**operator.cluster.client, "group.id": "readers", "auto.offset.reset": "earliest"}
-    )
-    consumer.subscribe([operator.name(topic)])
-    until(lambda: consumer.poll(1.0) is not None)
-    consumer.commit(asynchronous=False)
-    consumer.close()
 
 
 def held(mover: Mover) -> dict[str, int]:

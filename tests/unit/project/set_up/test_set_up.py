@@ -19,7 +19,8 @@ from support.project import set_up
 ROOT: Final = Path(__file__).parents[4]
 PROGRAM: Final = Path("tests/support/project/set_up.py")
 UV: Final = "pip install --require-hashes --no-deps --requirement .venv/uv.lock"
-JAVA: Final = "spu_assigner.stream.setup --stamp .venv/java.stamp"
+JAVA: Final = "spu_assigner.stream.setup --no-archive --stamp .venv/java.stamp"
+WITH_ARCHIVE: Final = JAVA.replace("--no-archive ", "")
 
 # Stands for Python, pip, hatchling and uv: makes what they would, and fails where a test says so.
 _SCRIPT: Final = """\
@@ -123,7 +124,8 @@ def test_to_run_the_locked_requirements_of_the_job_are_installed_and_no_others(
 def test_to_develop_the_rest_is_added(checkout: Checkout) -> None:
     """After `make run`, `make test` makes neither environment nor wheel again."""
     checkout.calls("run")
-    assert checkout.calls("develop") == [UV, uv("requirements-build.lock"), uv("requirements.lock")]
+    locks = ("requirements-build.lock", "requirements.lock")
+    assert checkout.calls("develop") == [UV, *map(uv, locks), WITH_ARCHIVE]
     assert checkout.calls("run") == []  # It has that already.
     view = checkout.folder / "build/types/spu_assigner/core/a.py"
     assert view.read_text(encoding="utf-8") == "1"
@@ -242,7 +244,7 @@ def test_an_environment_of_other_versions_finds_all_else_in_the_first(checkout: 
     path = (checkout.folder / "build/lowest/bin/packages/venv.pth").read_text(encoding="utf-8")
     assert path == f"import site; site.addsitedir('{checkout.folder}/.venv/bin/packages')\n"
     checkout.write("core/a.py", "2")
-    assert checkout.calls("lowest") == [*WHEEL, JAVA, bring]
+    assert checkout.calls("lowest") == [*WHEEL, WITH_ARCHIVE, bring]
     checkout.write("tests/lowest.lock", "2")
     assert checkout.calls("lowest") == [make, install, bring]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from spu_assigner.stream.clusters.drain import draining, job_wait
-from spu_assigner.stream.clusters.drain.draining import DrainError, Draining
-from spu_assigner.stream.clusters.drain.job_wait import JobWait
+from spu_assigner.stream.clusters.drain.draining import Draining
+from spu_assigner.stream.clusters.drain.job_wait import DrainError, JobWait
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.plan.sources import PlanRequest
 from spu_assigner.stream.kafka.config.connection import Connection

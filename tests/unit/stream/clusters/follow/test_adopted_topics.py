@@ -14,7 +14,13 @@ from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.clusters.follow.topic_facts import FoundTopic
 from spu_assigner.stream.clusters.follow.topics import TopicsDecision
 from spu_assigner.stream.clusters.plan.applied import adopted
-from spu_assigner.stream.clusters.plan.model import ChangeKind, Rows, TopicChange, TopicsPlan
+from spu_assigner.stream.clusters.plan.model import (
+    UNDO_MARK,
+    ChangeKind,
+    Rows,
+    TopicChange,
+    TopicsPlan,
+)
 from support.events.plans import Installation, Lists, record, recorded, rows
 
 DISK = "disk_bytes"
@@ -114,6 +120,10 @@ def repaired(world: Installation) -> Event:
         (lambda w: [repaired(w)], NOT_FOLLOWED.format("repair")),
         (lambda w: [w.events.demote(1)], NOT_FOLLOWED.format("demotion")),
         (lambda w: [w.events.replication("a", 3)], NOT_FOLLOWED.format("replication")),
+        (  # It is an adoption, but not of Kafka's lists.
+            lambda w: [w.events.adopt("a", [2, 1], [3, 2], event_id=f"{UNDO_MARK}/1")],
+            NOT_FOLLOWED.replace("a {}", "`drain --undo`"),
+        ),
         (lambda w: [w.events.grow("a", 4)], "its map has grown to 4 partitions, and Kafka has 2"),
         (  # Kafka takes no partition away: what has fewer than its map has not followed.
             lambda w: [w.events.demote(1), w.events.grow("a", 4)],

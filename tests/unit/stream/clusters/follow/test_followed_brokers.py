@@ -19,6 +19,7 @@ from spu_assigner.stream.client.announced import (
     AnnouncedOfCluster,
     Announcement,
     EventPosition,
+    LabelsOfBrokers,
 )
 from spu_assigner.stream.clusters.follow.brokers import (
     MembershipDecision,
@@ -41,6 +42,7 @@ class Life:
 
     def __init__(self, options: FollowOptions = OPTIONS) -> None:
         self.options = options
+        self.labels: LabelsOfBrokers = {}
         self.now = 0
         self.sent: list[Announcement] = []
         self.log: list[SpuJoined | SpuLeft] = []
@@ -70,7 +72,7 @@ class Life:
 
     def decide(self) -> MembershipDecision:
         known = self.reader.by_spu()
-        return decide_brokers(known, self.sight, self.options, occurred_at=self.now)
+        return decide_brokers(known, self.sight, self.options, self.labels, occurred_at=self.now)
 
     def looks(self, racks: Racks | None, count: int) -> None:
         for _ in range(count):
@@ -243,7 +245,7 @@ def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> 
     life.looks({**ALL, 2: "z"}, 2)
     again = joined_by(life, 2)
     assert again.rack == "z"
-    assert {name: getattr(again, name) for name in given} == given
+    assert {name: getattr(again, name) for name in given} == {**given, "taints": taints[::-1]}
     life.play("restart", replace(OPTIONS, resources={"net": 7}), ({**ALL, 2: "y"}, 1))
     again = joined_by(life, 2)
     assert (again.rack, again.resources) == ("y", {"disk": 9, "net": 7})
@@ -252,6 +254,36 @@ def test_what_somebody_gave_an_spu_by_hand_outlives_what_follow_says_of_it() -> 
     count = len(life.sent)
     life.play(OPTIONS, ({**ALL, 2: "y"}, 2))
     assert len(life.sent) == count
+
+
+def test_the_file_wins_for_what_it_names_and_what_it_does_not_name_stays() -> None:
+    """Neither sends a join because of what the other says of something else."""
+    life = Life()
+    life.look(ALL)
+    given = {"tier": "ssd", ("b", TaintEffect.NO_LEADERS): "1"}
+    life.labels = {2: given, 9: {"tier": "hdd"}}
+    life.looks(ALL, 3)
+    assert life.announced()[3:] == joins(2)
+    joined = joined_by(life, 2)
+    of_file = Taint("b", "1", TaintEffect.NO_LEADERS)
+    assert (joined.labels, joined.taints) == ({LABEL: "k", "tier": "ssd"}, (of_file,))
+    # By hand, in whatever order: nothing follows, also for a new process.
+    hand = (of_file, Taint("a", "", TaintEffect.EVICT))
+    life.by_hand(replace(joined, event_id="hand", labels={**joined.labels, "x": "y"}, taints=hand))
+    life.play((ALL, 2), "restart", (ALL, 2))
+    assert len(life.sent) == 4
+    # What the file names comes back, once, and leaves the rest.
+    life.by_hand(replace(joined, event_id="undone", labels={LABEL: "k", "x": "y", "tier": "hdd"}))
+    life.looks(ALL, 3)
+    assert life.announced()[3:] == joins(2, 2)
+    assert joined_by(life, 2).labels == {LABEL: "k", "x": "y", "tier": "ssd"}
+    # A name that is taken out of the file stays until it is removed by hand.
+    life.labels = {}
+    life.looks({**ALL, 2: "z"}, 2)
+    assert joined_by(life, 2).labels == {LABEL: "k", "x": "y", "tier": "ssd"}
+    life.by_hand(replace(joined, event_id="removed", rack="z", labels={LABEL: "k"}))
+    life.looks({**ALL, 2: "z"}, 2)
+    assert life.announced()[3:] == joins(2, 2, 2)
 
 
 LOOKS = st.lists(

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from spu_assigner.stream.job.run import archive_writing
 from spu_assigner.stream.job.run import spark_class_archive as spark_image
 from spu_assigner.stream.local.jvm import spark_class_archive as lookup
 from spu_assigner.stream.local.jvm.java import Java
@@ -75,18 +76,22 @@ def test_what_cannot_be_made_is_reported_and_done_without(
 
 
 def test_no_more_archives_are_kept_than_some_environments_need(
-    java: Java, environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    java: Java, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each takes 100 MB, and an environment that is made anew needs another."""
-    images = lookup.archive_folder(java, JARS, environ).parent
+    monkeypatch.setenv("SPU_ASSIGNER_CACHE", environ["SPU_ASSIGNER_CACHE"])
+    images = lookup.archive_folder(java, JARS).parent
     for number in range(5):
         (images / str(number)).mkdir(parents=True)
         os.utime(images / str(number), (number, number))
-    monkeypatch.setattr(
-        spark_image.subprocess, "run", lambda command, **_: Path(command[-1]).touch()
-    )
-    assert spark_image.ensure_spark_image(java, JARS, environ)
-    assert lookup.jvm_options(java, JARS, environ)
+    said: list[str] = []
+    with archive_writing.written_at_end(java, JARS, said.append) as (option, _):
+        Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).touch()  # As a JVM does.
+    assert lookup.jvm_options(java, JARS)
+    assert len(said) == 1
     kept = {path.name for path in images.iterdir()}
     assert kept > {"2", "3", "4"}
-    assert len(kept) == spark_image.ARCHIVES_MAX
+    assert len(kept) == archive_writing.ARCHIVES_MAX
+    with archive_writing.written_at_end(java, JARS, said.append) as options:
+        assert options == []
+    assert len(said) == 1
