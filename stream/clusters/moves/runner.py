@@ -16,11 +16,11 @@ the guards of its run.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 import click
@@ -48,7 +48,6 @@ from spu_assigner.stream.clusters.moves.waves import (
 )
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text
-from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.log_dirs import Partition
 
@@ -76,7 +75,6 @@ class MovesRunner:
         self._kafka = kafka
         self._log = RunLog(seat, cluster_id)
         self._options = options
-        self._armed = armed()
         self._is_quiet = is_quiet
         self._throttle = WaveThrottle(kafka, rate=options.rate, force=options.force)
 
@@ -181,17 +179,20 @@ class MovesRunner:
     def _move(self, moves: Sequence[MovedPartition]) -> None:
         """Take the steps of one wave."""
         log, begun = self._log, time.monotonic()
+
+        def reach(place: str) -> None:
+            sys.audit(f"spu_assigner.wave-{place}", log.run.wave)
+
         wave = Wave(self._kafka, log, self._throttle, moves, self._print)
-        reach = partial(self._armed.reach, batch=log.run.wave)  # Where a test kills the process.
-        reach(Failpoint.WAVE_RECORDED)
+        reach("recorded")
         wave.limit()
-        reach(Failpoint.WAVE_THROTTLED)
+        reach("throttled")
         wave.start()
-        reach(Failpoint.WAVE_STARTED)
+        reach("started")
         wave.wait()
-        reach(Failpoint.WAVE_ENDED)
+        reach("ended")
         log.change(throttles=log.cleared(self._throttle))
-        reach(Failpoint.WAVE_CLEARED)
+        reach("cleared")
         log.moved(wave.moved)
         log.record((), log.run.throttles)
         size = bytes_text(sum(map(copied_bytes, wave.moved)))

@@ -14,7 +14,7 @@ from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
 from spu_assigner.stream.clusters.moves.wave import PORTION
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.job.failpoints import Failpoint
+from support.failpoints import Failpoint
 from support.kafka.moving import Mover, until
 from support.placers.kafka_reassign import run_tool
 

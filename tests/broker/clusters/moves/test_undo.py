@@ -13,8 +13,8 @@ from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.clusters.drain.undoing import CHANGED, GONE
 from spu_assigner.stream.clusters.moves.reassigning import PartitionShape
-from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.kafka.log_dirs import Partition
+from support.failpoints import Failpoint, dying_at
 from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob
 from support.kafka.kafka_cluster import KafkaCluster
@@ -125,7 +125,7 @@ def killed(operator: Operator, failpoint: str, *command: object) -> None:
     """A command in a process of its own, which dies there."""
     done = subprocess.run(
         [*COMMAND, *map(str, command)],
-        env={**os.environ, **operator.environ, VARIABLE: failpoint},
+        env={**os.environ, **operator.environ, **dying_at(failpoint)},
         capture_output=True,
         timeout=SECONDS_MAX,
         check=False,
