@@ -177,6 +177,8 @@ class _Follower:
             self._output.report("trouble", f"{reason}; retries")
             return None
         self._output.report("trouble")
+        if self._election is not None and not once and self._sight.racks:
+            self._election.commit_look(session.partitions_ahead())
         if not once or decision.awaited or has_topics_left or not self._sight.is_clear:
             return None
         return HELD_BACK if decision.held else 0

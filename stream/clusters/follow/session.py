@@ -32,6 +32,7 @@ from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords, record_of
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.model import TopicReason
+from spu_assigner.stream.clusters.plan.sources import wanted_of
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.job.shard.published import checked_record
@@ -216,6 +217,11 @@ class FollowSession:
                 continue
             changed.append(TopicReason(topic=event.topic, reason=why))
         return changed
+
+    def partitions_ahead(self) -> int | None:
+        """The partitions not in Kafka as mapped; None: topics are not looked at."""
+        maps = {x: wanted_of(y) for x, y in self.reader.maps.items() if self._options.is_meant(x)}
+        return self._watched.cluster.partitions_ahead(maps) if self._options.globs else None
 
     def record_followed(self, decision: TopicsDecision) -> None:
         """Record what was adopted, and forget what was released, once the maps show it.
