@@ -10,9 +10,11 @@ Rules:
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -34,12 +36,16 @@ from spu_assigner.stream.audit.cluster_report import (
 from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
 from spu_assigner.stream.audit.ui.views import (
+    TOPIC_STATES,
+    ahead,
     bar_scale,
     found,
+    kafka_of,
     moves_view,
     rack_colours,
     ring_view,
     sliced,
+    spu_topics,
 )
 from spu_assigner.stream.client.explanation import ORDER_NAMES, decision_lines
 from spu_assigner.stream.common.own_names import foreign_name
@@ -47,11 +53,13 @@ from spu_assigner.stream.common.printable import printable
 from spu_assigner.stream.common.quantities import bytes_text, duration_text
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
+from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, replica_sizes
 from spu_assigner.stream.kafka.moves_record import is_silent, move_of
 from werkzeug.exceptions import HTTPException
 
 _ORDER_NAMES: Final = {**ORDER_NAMES, Order.BALANCED: "balanced"}
 FEW: Final = 10  # of what a cluster's page shows only the first
+SORTED: Final = ("topic", "policy", "partitions", "replicas", "revision", "short_lists")  # topics
 MAP_ROWS: Final = 100  # partitions of a page
 SEARCH_LENGTH_MAX: Final = 249  # of a topic's name
 HEADERS: Final = {
@@ -102,6 +110,7 @@ class _Pages:
         for rule, view in (
             ("/", self.clusters),
             ("/clusters/<cluster_id>", self.cluster),
+            ("/clusters/<cluster_id>/spus/<int:spu_id>", self.spu),
             ("/clusters/<cluster_id>/topics", self.topics),
             ("/clusters/<cluster_id>/topics/<topic>", self.topic),
             ("/clusters/<cluster_id>/topics/<topic>/explain", self.explain),
@@ -142,7 +151,8 @@ class _Pages:
                 number = f"{known.version}.{self._moves_version()}"
             else:
                 number = str(known.cluster(cluster_id).version)
-        return f"{self._token}.{number}.{self._live.trouble is None}.{self._live.is_loaded}"
+        trouble, looks = self._live.trouble is None, self._live.looks
+        return f"{self._token}.{number}.{trouble}.{self._live.is_loaded}.{looks}"
 
     def _moves_version(self) -> str:
         moves, run = self._live.moves, self._live.moves.run
@@ -178,7 +188,10 @@ class _Pages:
     def cluster(self, cluster_id: str) -> str:
         with self._cluster(cluster_id) as (known, state):
             loads, about = spu_loads(state), known.cluster(cluster_id)
+            kafka = kafka_of(state, self._live.kafka)
             view = {
+                "ahead": ahead(state, kafka),
+                "leads": kafka and Counter(x.leader for y in kafka.topics.values() for x in y),
                 "report": known.report(cluster_id),
                 "ring": ring_view(state, loads),
                 "waiting": sliced(waiting_requests(state), 1),
@@ -201,22 +214,48 @@ class _Pages:
             has_resources=any(each["resources"] for each in loads),
         )
 
-    def topics(self, cluster_id: str) -> str:
-        search = _text("q")
+    def spu(self, cluster_id: str, spu_id: int) -> str:
         with self._cluster(cluster_id) as (_, state):
-            rows = sliced(
-                found(sorted(state.topics), search),
-                _page(),
-                row=lambda name: topic_summary(state, name),
-            )
-            waiting = len(state.waiting)
-        return render_template("topics.html", rows=rows, search=search, waiting=waiting)
+            loads, kafka = spu_loads(state), kafka_of(state, self._live.kafka)
+            load = next((each for each in loads if each["spu_id"] == spu_id), None)
+            topics = spu_topics(state, spu_id, kafka)
+        if load is None:
+            raise NotThereError(f"cluster {cluster_id!r} has no SPU {spu_id}; choose one of it")
+        is_alive = kafka is not None and spu_id in kafka.brokers
+        held = replica_sizes(self._live.target, [spu_id]) if is_alive else ReplicaSizes()
+        sizes = Counter[str]()
+        for (topic, _), each in held.sizes.items():
+            sizes[topic] += each[spu_id]
+        return render_template(
+            "spu.html",
+            load=load,
+            colour=rack_colours(loads)[load["rack"]],
+            kafka=kafka,
+            is_alive=is_alive,
+            sizes=sizes if held.brokers else None,
+            topics=topics,
+            rows=sliced(topics, _page()),
+        )
+
+    def topics(self, cluster_id: str) -> str:
+        search, shown, sort = _text("q"), _text("state"), _text("sort")
+        with self._cluster(cluster_id) as (_, state):
+            of = cache(partial(topic_summary, state))
+            names = found(sorted(state.topics), search)
+            if is_shown := TOPIC_STATES.get(shown):
+                names = [name for name in names if is_shown(of(name))]
+            if (by := sort.removeprefix("-")) in SORTED:
+                names = sorted(names, key=lambda name: of(name)[by], reverse=sort != by)
+            rows, waiting = sliced(names, _page(), row=of), len(state.waiting)
+        given = {"q": search, "state": shown, "sort": sort}
+        return render_template("topics.html", rows=rows, given=given, waiting=waiting)
 
     def topic(self, cluster_id: str, topic: str) -> str:
         with self._cluster(cluster_id) as (_, state):
             found_map = topic_map(state, topic)
             waiting = state.waiting.get(topic)
             loads = spu_loads(state)
+            kafka = kafka_of(state, self._live.kafka)
             refusal = None if waiting is None or found_map else why_it_waits(state, waiting)
         lists = [] if found_map is None else found_map["lists"]
         return render_template(
@@ -227,6 +266,7 @@ class _Pages:
             columns=max(map(len, lists), default=0),
             loads={load["spu_id"]: load for load in loads},
             colours=rack_colours(loads),
+            kafka=kafka and kafka.topics.get(topic),
             waiting=waiting,
             obstacle=None if refusal is None else f"{refusal.code}: {refusal.message}",
         )
@@ -237,13 +277,15 @@ class _Pages:
         state, maps, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
         if not partitions:
             raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
-        [why] = explain(state, maps, partitions)
+        [why], loads = explain(state, maps, partitions), spu_loads(state)
         return render_template(
             "explain.html",
             topic=topic,
             partition=partition,
             partitions=len(maps[-1].replicas or ()),
             why=why,
+            loads={load["spu_id"]: load for load in loads},
+            colours=rack_colours(loads),
             move=move_of(self._live.moves.run, cluster_id, topic, partition),
         )
 
