@@ -18,7 +18,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import PackedLists, Topic
 
 
-class Improvable(FrozenStruct, frozen=True, kw_only=True):
+class Improvable(FrozenStruct, frozen=True):
     """How much could be better; racks and leaders of pinned topics are as they are to be."""
 
     few_racks: int = 0  # lists on fewer racks than the ring has for them
@@ -36,8 +36,7 @@ def improvable(state: ClusterState) -> Improvable:
         key = topic.width, topic.columns, topic.ignore_rack, topic.pinned, given, own
         alike.setdefault(key, []).append((name, topic))
     found = [_of_topics(state, *zip(*each, strict=True)) for each in alike.values()]
-    few_racks, broken_rules, one_leader = map(sum, zip(*found, strict=True)) if found else (0, 0, 0)
-    return Improvable(few_racks=few_racks, broken_rules=broken_rules, one_leader=one_leader)
+    return Improvable(*map(sum, zip(*found, strict=True)))
 
 
 def _of_topics(
@@ -45,8 +44,8 @@ def _of_topics(
 ) -> tuple[int, int, int]:
     """The figures of topics that are alike to the rules."""
     first = topics[0]
-    constraints = first.constraints or NO_CONSTRAINTS
-    rules = topic_rules(state, names[0], constraints, ignore_rack=first.ignore_rack)
+    of_topic = first.constraints or NO_CONSTRAINTS
+    rules = topic_rules(state, names[0], of_topic, ignore_rack=first.ignore_rack)
     table, labels = rules.table, rules.table.labels
     data = b"".join([topic.data for topic in topics])
     rows = PackedLists(data, first.width, first.columns).matrix()
@@ -54,11 +53,8 @@ def _of_topics(
     if not np.isin(rows[is_there], labels.ids).all():
         return 0, 0, 0
     places = np.where(is_there, labels.ids.searchsorted(rows), PADDING)
-    is_broken = np.zeros(len(rows), dtype=np.bool_)
-    for rule in rules.hard if constraints is not NO_CONSTRAINTS else ():
-        if rule.is_given:
-            is_broken |= breaking(rule, places)
-    broken = int(is_broken.sum())
+    given = rules.hard if first.constraints else ()
+    broken = int(np.any([breaking(rule, places) for rule in given if rule.is_given], axis=0).sum())
     if first.pinned:
         return 0, broken, 0
     is_open = rules.allowed & np.isin(labels.ids, state.ring.ids)

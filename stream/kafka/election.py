@@ -9,7 +9,6 @@ a leader first takes one transactional id, in whose transactions it writes: that
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -24,6 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.stream.common.quantities import now_ms
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import CREATE_TOPICS, granting, is_denied
@@ -87,15 +87,11 @@ class LeaderElection:
             )
 
     def commit_look(self, ahead: int | None) -> None:
-        """Commit the time as an offset, with the partitions that are not in Kafka as mapped.
-
-        Does not wait: what fails is committed after the next look.
-        """
+        """Commit the time of a look as an offset; what fails is committed after the next look."""
         topic = topic_name(SPU_EVENTS, prefix=self._connection.prefix)
         saw = "" if ahead is None else str(ahead)
         with suppress(KafkaException):
-            at = TopicPartition(topic, 0, time.time_ns() // 1_000_000, metadata=saw)
-            self._consumer.commit(offsets=[at])
+            self._consumer.commit(offsets=[TopicPartition(topic, 0, now_ms(), metadata=saw)])
 
     def leave(self) -> None:
         """Stop leading and queue again."""

@@ -96,12 +96,13 @@ class Live:
 
     def _look(self) -> None:
         with Target(self.target) as target:
-            while not self._stopping.wait(LOOK_SECONDS if self.looks else 0):
+            while not self._stopping.is_set():
                 found = None
                 with suppress(AssignerError):
                     found = target.look(())
                 if found != self.kafka:
                     self.kafka, self.looks = found, self.looks + 1
+                self._stopping.wait(LOOK_SECONDS)
 
     def _load(self, readers: _Readers) -> None:
         """Read what is there; it is shown meanwhile if nothing was known before."""

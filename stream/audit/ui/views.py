@@ -16,7 +16,6 @@ from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.audit.cluster_report import Report
 from spu_assigner.stream.client.announced import LABEL
 from spu_assigner.stream.clusters.plan.model import KafkaCluster
-from spu_assigner.stream.clusters.plan.sources import maps_of_state
 from spu_assigner.stream.kafka.moves_record import is_silent
 
 ROWS: Final = 50  # of a page
@@ -24,7 +23,8 @@ NODES_MAX: Final = 120  # members of a ring that are drawn one by one; above, ra
 RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour again
 HEADROOM: Final = 1.25  # of a bar's scale over the highest load, where capacities are far above it
 SMALL_RING: Final = 12  # members at most, with a quarter of that outside: it is drawn small
-# Which topics are shown, by what they are asked for.
+SORTED: Final = ("topic", "policy", "partitions", "replicas", "revision", "short_lists")  # topics
+# Which topics are shown, by what is asked for.
 TOPIC_STATES: Final[Mapping[str, Callable[[Report], bool]]] = {
     "whole": lambda each: not (each["short_lists"] or each["is_waiting"]),
     "repair": lambda each: bool(each["short_lists"] or each["is_waiting"]),
@@ -103,12 +103,6 @@ def kafka_of(state: ClusterState, kafka: KafkaCluster | None) -> KafkaCluster | 
     """The Kafka cluster whose brokers the SPUs are; None: they are none, or it is not seen."""
     ids = {dict(spu.labels).get(LABEL) for spu in state.spus.values()}
     return kafka if kafka is not None and kafka.kafka_id in ids else None
-
-
-def ahead(state: ClusterState, kafka: KafkaCluster | None) -> int:
-    """The partitions that are not as mapped, of topics that Kafka shows."""
-    maps = maps_of_state(state).topics if kafka else {}
-    return kafka.partitions_ahead({x: maps[x] for x in kafka.topics if x in maps}) if kafka else 0
 
 
 def spu_topics(state: ClusterState, spu_id: int, kafka: KafkaCluster | None) -> list[Report]:

@@ -211,8 +211,7 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     """To move, since others have changed them in Kafka after their adoption."""
     unseen: UnseenTopics = UnseenTopics()
     improvable: Improvable = Improvable()
-    partitions_ahead: Count = 0
-    """Not in Kafka as mapped."""
+    partitions_ahead: Count = 0  # not in Kafka as mapped
     load: PlanLoad = PlanLoad()
 
     def of(self, kind: ChangeKind) -> list[TopicChange]:
