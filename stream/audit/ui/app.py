@@ -23,7 +23,7 @@ from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.audit import cluster_report as reports
-from spu_assigner.stream.audit.cluster_report import NotThereError, Report
+from spu_assigner.stream.audit.cluster_report import NotThereError
 from spu_assigner.stream.audit.ui import views
 from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
@@ -209,7 +209,8 @@ class _Pages:
     def topic(self, cluster_id: str, topic: str) -> str:
         with self._cluster(cluster_id) as (_, state):
             found_map, waiting = reports.topic_map(state, topic), state.waiting.get(topic)
-            loads, kafka = _loads(state), views.kafka_of(state, self._live.kafka)
+            loads = {load["spu_id"]: load for load in reports.spu_loads(state)}
+            kafka = views.kafka_of(state, self._live.kafka)
             refusal = None if waiting is None or found_map else why_it_waits(state, waiting)
         return render_template(
             "topic.html", map=found_map, loads=loads, kafka=kafka, waiting=waiting, refusal=refusal
@@ -223,7 +224,8 @@ class _Pages:
         )
         if not partitions:
             raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
-        [why], loads, newest = explain(state, maps, partitions), _loads(state), maps[-1]
+        loads = {load["spu_id"]: load for load in reports.spu_loads(state)}
+        [why], newest = explain(state, maps, partitions), maps[-1]
         move = move_of(self._live.moves.run, cluster_id, topic, partition)
         return render_template(
             "explain.html", partition=partition, newest=newest, why=why, loads=loads, move=move
@@ -238,11 +240,6 @@ class _Pages:
         with self._live.known() as known:
             rows = sliced(known.dead_letters[::-1], _page())
         return render_template("dead_letters.html", rows=rows)
-
-
-def _loads(state: ClusterState) -> dict[int, Report]:
-    """What each SPU holds, by id."""
-    return {load["spu_id"]: load for load in reports.spu_loads(state)}
 
 
 def _refuse_foreign_names() -> None:

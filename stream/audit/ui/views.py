@@ -22,7 +22,6 @@ ROWS: Final = 50  # of a page
 NODES_MAX: Final = 120  # members of a ring that are drawn one by one; above, racks are
 RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour again
 HEADROOM: Final = 1.25  # of a bar's scale over the highest load, where capacities are far above it
-SMALL_RING: Final = 12  # members at most, with a quarter of that outside: it is drawn small
 SORTED: Final = ("topic", "policy", "partitions", "replicas", "revision", "short_lists")  # topics
 # Which topics are shown, by what is asked for.
 TOPIC_STATES: Final[Mapping[str, Callable[[Report], bool]]] = {
@@ -94,8 +93,7 @@ def ring_view(state: ClusterState, loads: Sequence[Report]) -> Report:
         # In order; none: too many to be drawn one by one.
         "members": members if len(members) <= NODES_MAX else (),
         "rack_sizes": Counter(load["rack"] for load in members),
-        "outside": (outside := [load for load in loads if load["state"] != "online"]),
-        "is_small": len(members) <= SMALL_RING and 4 * len(outside) <= SMALL_RING,
+        "outside": [load for load in loads if load["state"] != "online"],
     }
 
 
