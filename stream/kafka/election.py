@@ -27,7 +27,7 @@ from spu_assigner.stream.common.quantities import now_ms
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import CREATE_TOPICS, granting, is_denied
-from spu_assigner.stream.kafka.topics import SPU_EVENTS, topic_name
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, topic_name
 
 SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
 _HOPELESS: Final = (
@@ -88,7 +88,7 @@ class LeaderElection:
 
     def commit_look(self, ahead: int | None) -> None:
         """Commit the time of a look as an offset; what fails is committed after the next look."""
-        topic = topic_name(SPU_EVENTS, prefix=self._connection.prefix)
+        topic = topic_name(ASSIGNER_STATE, prefix=self._connection.prefix)
         saw = "" if ahead is None else str(ahead)
         with suppress(KafkaException):
             self._consumer.commit(offsets=[TopicPartition(topic, 0, now_ms(), metadata=saw)])
