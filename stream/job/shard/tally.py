@@ -89,10 +89,11 @@ def search(clusters: Clusters) -> Mapping[str, Improvable]:
     while clusters.unsearched and clusters.rests_until <= began and now <= began + SEARCH_SECONDS:
         name = next(iter(clusters.unsearched))
         del clusters.unsearched[name]
-        clusters.unmeasured[name] = None
-        clusters.improvable[name] = improvable(clusters.of(name))
-        if clusters.improvable[name] == Improvable():
-            del clusters.improvable[name]
+        could = improvable(clusters.of(name)) if name in clusters else Improvable()
+        if could != clusters.improvable.pop(name, Improvable()):
+            clusters.unmeasured[name] = None
+        if could != Improvable():
+            clusters.improvable[name] = could
         now = time.monotonic()
     if now > began:
         clusters.rests_until = now + REST * (now - began)
