@@ -95,6 +95,7 @@ class Target:
                 Partition(
                     replicas=tuple(each.partitions[number].replicas),
                     in_sync=frozenset(each.partitions[number].isrs),
+                    leader=each.partitions[number].leader,
                 )
                 for number in sorted(each.partitions)
             )

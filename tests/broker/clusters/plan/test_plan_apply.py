@@ -68,11 +68,13 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     assert planned.exit_code == 2, planned.output
     assert f"+ {orders}  6 partitions of 3 replicas" in planned.stdout
     assert f"? {operator.name('late')}  its create of 1 partitions waits for room" in planned.stdout
-    total, unmapped = planned.stdout.splitlines()[-2:]
+    total, better, unmapped = planned.stdout.splitlines()[-3:]
     assert total == "2 to create, 0 to change, 0 to delete, 1 waiting"
+    assert better == "could be better: 8 partitions not as mapped"
     assert re.fullmatch(r"\d+ topics? in Kafka ha(s|ve) no map \(adopt takes .* in\)", unmapped)
     mine = json.loads(operator.plan("-o", "json", "--topics", operator.name("*")).stdout)
     assert mine["unmapped"] == [operator.name("foreign")]
+    assert (mine["partitions_ahead"], mine["improvable"]["few_racks"]) == (8, 0)
     assert operator.lists("orders", "logs") == {}
 
     assert operator.plan("--topics", "*logs", "--out", tmp_path / "logs.json").exit_code == 2

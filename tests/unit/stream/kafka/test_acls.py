@@ -72,7 +72,7 @@ def test_what_some_of_a_role_use_is_listed_and_not_demanded() -> None:
         for role in Role
     }
     assert {role: names for role, names in optional.items() if names} == {
-        Role.CONSUMER: {"applied-topics"},
+        Role.CONSUMER: {"applied-topics", "follow."},
         Role.APPLIER: {"*"},
         Role.MOVER: {
             *("spu-events", "assigner-state", "topic-events"),
