@@ -107,6 +107,12 @@ def shown(kafka: SharedBroker) -> Iterator[Shown]:
 
 
 @pytest.fixture
+def pictures(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Where pictures go."""
+    return PICTURES if request.config.getoption("--write-pictures") else tmp_path
+
+
+@pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page in which nothing may go wrong."""
     with browser.new_page() as page:
@@ -125,9 +131,12 @@ def open_when_there(page: Page, pages: Served, cluster_id: str, path: str = "") 
 
 
 @pytest.mark.smoke
-def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, page: Page) -> None:
+def test_from_the_list_of_clusters_to_why_a_partition_is_there(
+    shown: Shown, page: Page, pictures: Path
+) -> None:
     """The way an operator goes: cluster, ring, topics, map, reason."""
     _, pages = shown
+    page.set_viewport_size({"width": 1280, "height": 1420})
     page.goto(pages.url)
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="prod-eu"))
     expect(row).to_contain_text("1 saturated")
@@ -137,6 +146,8 @@ def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, pag
     expect(ring.locator("[data-spu='18']")).to_have_attribute("data-state", "saturated")
     expect(ring.locator("[data-state='online']")).to_have_count(16)
     expect(page.locator("#waiting")).to_contain_text("archive")
+    page.screenshot(path=pictures / "ui-cluster.png")
+    page.set_viewport_size({"width": 1280, "height": 720})
 
     page.get_by_role("link", name="Topics and their maps").click()
     page.get_by_label("Name contains").fill("PIN")
@@ -148,6 +159,8 @@ def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, pag
     expect(rows.nth(0).locator(".replica b")).to_have_text(["17", "4", "8"])
 
     page.goto(f"{pages.url}clusters/prod-eu/topics/orders")
+    expect(page.locator("table.map")).to_be_visible()
+    page.screenshot(path=pictures / "ui-topic.png", full_page=True)
     page.get_by_role("link", name="3", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Why partition 3 of orders is there")
     expect(page.locator(".reasons").first).to_contain_text("leader")
@@ -260,7 +273,7 @@ def test_a_consumers_rights_are_enough(secured: Secured, page: Page) -> None:
 
 @pytest.mark.long("a broker of three stops, and is seen in a browser")
 def test_a_broker_that_stops_is_shown_as_kafka_shows_it_on_any_screen(
-    operator: Operator, browser: Browser, request: pytest.FixtureRequest, tmp_path: Path
+    operator: Operator, browser: Browser, pictures: Path
 ) -> None:
     """What it leads and holds in sync is Kafka's word, not the map's; no page is wider than it."""
     cluster, events = operator.cluster, Events("prod-eu")
@@ -300,8 +313,7 @@ def test_a_broker_that_stops_is_shown_as_kafka_shows_it_on_any_screen(
                 banner = page.locator("#spu .banner.bad")
                 expect(banner).to_contain_text("It leads 0 partitions in Kafka, and 4 as mapped")
                 expect(tiles).to_contain_text(re.compile(r"In sync\s*0 of \d"))
-                folder = PICTURES if request.config.getoption("--write-pictures") else tmp_path
-                page.screenshot(path=folder / "ui-broker.png")
+                page.screenshot(path=pictures / "ui-broker.png")
                 orders = f"clusters/prod-eu/topics/{operator.name('orders')}"
                 page.set_viewport_size({"width": 420, "height": 800})
                 of_cluster = [f"clusters/prod-eu{each}" for each in ("", "/topics", "/spus/3")]
