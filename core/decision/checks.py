@@ -166,8 +166,7 @@ def check_constraints(
     state: ClusterState, topic: str, policy: Policy, constraints: Constraints
 ) -> None:
     """A topic of this name and policy can have these constraints."""
-    fault = next(constraint_faults(constraints, topic=topic), None)
-    if fault is not None:
+    for fault in constraint_faults(constraints, topic=topic):
         raise Rejection(Code.INVALID_CONSTRAINTS, fault)
     if policy is not Policy.BALANCED:
         raise Rejection(
