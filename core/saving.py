@@ -73,8 +73,7 @@ def state_from_json(text: str | bytes) -> ClusterState:
             found = f"a {type(part).__name__} is of cluster {part.cluster_id!r}"
             raise InvalidStateError(f"{found}; expected {state.cluster_id!r}")
         state.restore(part)
-    fault = next(faults(state), None)
-    if fault is not None:
+    for fault in faults(state):
         raise InvalidStateError(fault)
     return state
 

@@ -16,7 +16,7 @@ from spu_assigner.core.base.constraints import Constraints, Taint
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.limits import EVENT_ID_LENGTH_MAX, is_legal_name, is_text, name_fault
 from spu_assigner.core.base.structs import FastStrEnum
-from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, settle_fields, taker
+from spu_assigner.core.base.typed_fields import UNICODE, TypedFields, taker
 
 SpuId = NewType("SpuId", int)
 
@@ -86,7 +86,7 @@ class BaseEvent(TypedFields, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check the fields, and that an answer can be addressed; raises `InvalidEventError`."""
-        settle_fields(self)
+        TypedFields.__post_init__(self)
         check_name("cluster_id", self.cluster_id)
         event_id = self.event_id
         if not 1 <= len(event_id) <= EVENT_ID_LENGTH_MAX:

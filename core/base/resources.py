@@ -32,6 +32,8 @@ class Need(FrozenStruct, frozen=True):
         demand: Mapping[str, int] | None, leader_demand: Mapping[str, int] | None
     ) -> Need | None:
         """What an event says; None: it names no amount but 0."""
+        if not demand and not leader_demand:
+            return None
         need = Need(amounts_of(demand), amounts_of(leader_demand))
         return need if any(amount for _, amount in need.demand + need.leader_demand) else None
 

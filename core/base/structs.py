@@ -6,7 +6,7 @@ A create makes some ten such objects, in a third of the time that frozen datacla
 
 from __future__ import annotations
 
-from dataclasses import Field, field, make_dataclass
+from dataclasses import MISSING, Field, field, make_dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -24,12 +24,10 @@ class _DataclassFields:
 
 @cache
 def _dataclass_fields(cls: type[Struct]) -> dict[str, Field[Any]]:
-    members = [
-        (each.name, each.type)
-        if each.default is NODEFAULT
-        else (each.name, each.type, field(default=each.default))
-        for each in fields_of(cls)
-    ]
+    members = []
+    for each in fields_of(cls):
+        default = MISSING if each.default is NODEFAULT else each.default
+        members.append((each.name, each.type, field(default=default)))
     twin: Any = make_dataclass(cls.__name__, members, kw_only=True)
     found: dict[str, Field[Any]] = twin.__dataclass_fields__
     return found

@@ -28,7 +28,23 @@ class TypedFields(FrozenStruct, frozen=True):
     """An object whose fields hold what their types say, once it exists."""
 
     def __post_init__(self) -> None:
-        settle_fields(self)
+        """Coerce the fields; raises `InvalidEventError` for a value that a field cannot take."""
+        known = _known(type(self))
+        values = known.values_of(self)
+        types = (*map(type, values),)
+        if types in known.settled:
+            return
+        is_settled = True
+        for (name, take), value in zip(known.takes.items(), values, strict=True):
+            kept = take(name, value)
+            if kept is not value:
+                force_setattr(self, name, kept)
+            is_kept_by_type = type(value) is not tuple and (
+                type(value) is not str or name in _NAMES
+            )
+            is_settled &= kept is value and is_kept_by_type
+        if is_settled:  # The combinations of such types are few.
+            known.settled.add(types)
 
 
 class _KnownClass(NamedTuple):
@@ -43,28 +59,6 @@ def _known(cls: type[TypedFields]) -> _KnownClass:
     takes = {each.name: taker(each.type) for each in fields(cls)}
     required = frozenset(each.name for each in fields(cls) if each.default is NODEFAULT)
     return _KnownClass(takes, required, attrgetter(*takes), set())
-
-
-def settle_fields(made: TypedFields) -> None:
-    """Coerce the fields of an object that was just made.
-
-    Raises:
-        InvalidEventError: a value is none that its field can take.
-    """
-    known = _known(type(made))
-    values = known.values_of(made)
-    types = (*map(type, values),)
-    if types in known.settled:
-        return
-    is_settled = True
-    for (name, take), value in zip(known.takes.items(), values, strict=True):
-        kept = take(name, value)
-        if kept is not value:
-            force_setattr(made, name, kept)
-        is_kept_by_type = type(value) is not tuple and (type(value) is not str or name in _NAMES)
-        is_settled &= kept is value and is_kept_by_type
-    if is_settled:  # The combinations of such types are few.
-        known.settled.add(types)
 
 
 @cache

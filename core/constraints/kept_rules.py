@@ -29,18 +29,13 @@ def leaving_spus(state: ClusterState, topic: Topic) -> Set[int]:
     """
     if not state.evicting:  # There may be as many leaving SPUs as topics to look at.
         return state.leaving
-    held = np.unique(topic.replicas.matrix()).tolist()
+    rule = TaintEffect.EVICT, () if topic.constraints is None else topic.constraints.tolerations
+    held = map(SpuId, np.unique(topic.replicas.matrix()).tolist())
     return {
         i
         for i in held
-        if i in state.leaving or (i in state.evicting and evicts(state, SpuId(i), topic))
+        if i in state.leaving or (i in state.evicting and has_effect(state.spus[i].taints, *rule))
     }
-
-
-def evicts(state: ClusterState, spu_id: SpuId, topic: Topic) -> bool:
-    """Whether an SPU has a taint that evicts replicas of a topic."""
-    tolerations = () if topic.constraints is None else topic.constraints.tolerations
-    return has_effect(state.spus[spu_id].taints, TaintEffect.EVICT, tolerations)
 
 
 def describe_rules(

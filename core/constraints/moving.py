@@ -63,8 +63,11 @@ class MovingRules:
         """Those of a topic, on these SPUs; None: it has none."""
         state = self._state
         wanted_by = self._wanted_by.get(name, ())
-        is_bound = name in state.constrained or name in state.apart_from or bool(wanted_by)
-        if not is_bound and not self._leads_alone(name):
+        is_bound = name in state.constrained or name in state.apart_from or wanted_by
+        # Some SPU is to lead nothing, and lists may have no other leader.
+        topic = state.topics[name]
+        is_single = topic.replication_factor == 1 or topic.wanted_lengths is not None
+        if not is_bound and not (state.demoted and is_single):
             return None
         table = self._table(name)
         rules, constraints = bound(state, name, table), table.constraints
@@ -85,12 +88,6 @@ class MovingRules:
         for other in wanted_by:
             stays |= known.flags(holders(state, table.labels, other))
         return TopicMoves(is_open, stays, known)
-
-    def _leads_alone(self, name: str) -> bool:
-        """Whether some SPU is to lead nothing, and lists may have no other leader."""
-        topic = self._state.topics[name]
-        is_single = topic.replication_factor == 1 or topic.wanted_lengths is not None
-        return bool(self._state.demoted) and is_single
 
     def _table(self, name: str) -> RuleTable:
         topic = self._state.topics[name]

@@ -67,15 +67,15 @@ def adopt(
     need = None if topic is None else topic.need
     if event.demand is not None:
         need = Need.of(event.demand, None if need is None else dict(need.leader_demand))
-    known = None if topic is None else (topic.policy, topic.pinned, topic.replicas.lists().tolist())
-    if topic is not None and known == (policy, event.pinned, rows):
-        return _redescribed(
-            state, event, Mode.ADOPTED, adopted, need=need, constraints=topic.constraints
-        )
     replicas = ReplicaLists.of_lists(rows)
     changes = Counter(replicas.flat().tolist())
     if topic is not None:
-        changes.subtract(topic.replicas.lists().flat().tolist())
+        known = topic.replicas.lists()
+        if (topic.policy, topic.pinned, known) == (policy, event.pinned, replicas):
+            return _redescribed(
+                state, event, Mode.ADOPTED, adopted, need=need, constraints=topic.constraints
+            )
+        changes.subtract(known.flat().tolist())
     after = ring_after(state, changes)
     found = next_map(
         state,

@@ -27,7 +27,7 @@ from spu_assigner.core.base.limits import (
     SPU_ID_MAX,
 )
 from spu_assigner.core.base.records import ReplicaMap
-from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, tally
+from spu_assigner.core.base.replica_lists import ReplicaLists, tally
 from spu_assigner.core.base.resources import Need, amounts_fault
 from spu_assigner.core.policies.manual_lists import ManualFault, is_spu_id
 from spu_assigner.core.state.cluster_state import ClusterState
@@ -166,8 +166,7 @@ def check_constraints(
     state: ClusterState, topic: str, policy: Policy, constraints: Constraints
 ) -> None:
     """A topic of this name and policy can have these constraints."""
-    fault = next(constraint_faults(constraints, topic=topic), None)
-    if fault is not None:
+    for fault in constraint_faults(constraints, topic=topic):
         raise Rejection(Code.INVALID_CONSTRAINTS, fault)
     if policy is not Policy.BALANCED:
         raise Rejection(
@@ -263,20 +262,18 @@ def check_size(replica_map: ReplicaMap) -> None:
     """A map must fit into a message."""
     size = len(replica_map.wanted_lengths or ())
     for lists in (replica_map.replicas, replica_map.cores):
-        size += 0 if lists is None else _wire_size(lists.matrix)
+        if lists is None:
+            continue
+        partitions, replicas = lists.matrix.shape
+        # Of ids as varints; an upper bound where that is within the limit.
+        bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
+        if bound > MAP_SIZE_MAX:
+            larger = sum(int(np.count_nonzero(lists.matrix >= step)) for step in _VARINT_STEPS)
+            bound = partitions * (2 + replicas) + 8 + larger
+        size += bound
     if size > MAP_SIZE_MAX:
         raise Rejection(
             Code.MAP_TOO_LARGE,
             f"the map takes {size} bytes, the limit is {MAP_SIZE_MAX}; "
             "ask for fewer partitions or replicas",
         )
-
-
-def _wire_size(matrix: IdMatrix) -> int:
-    """Bytes of lists on the wire, ids as varints; an upper bound where that is within the limit."""
-    partitions, replicas = len(matrix), int(matrix.shape[1])
-    bound = partitions * (2 + replicas * ID_SIZE_MAX) + 8
-    if bound <= MAP_SIZE_MAX:
-        return bound
-    larger = sum(int(np.count_nonzero(matrix >= step)) for step in _VARINT_STEPS)
-    return partitions * (2 + replicas) + 8 + larger

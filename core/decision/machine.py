@@ -148,7 +148,12 @@ def decide(
     try:
         records = _decided(state, event, default_policy, reserved_names)
     except Rejection as why:
-        records = [_rejected(state, event, why)]
+        if isinstance(event, SpuEvent):
+            size, cause = state.ring.size, event.event_id
+            records = [ring_event(state, event.spu_id, RingChange.IGNORED, size, cause, why=why)]
+        else:
+            topic = CLUSTER_TOPIC if isinstance(event, ClusterRebalance) else event.topic
+            records = [status(state, topic, Status.REJECTED, event.event_id, why=why)]
     return (*records, EventSeen(cluster_id=state.cluster_id, event_hash=hashed))
 
 
@@ -200,15 +205,6 @@ def _create(
         lists, topic, cause = given.replicas, event.topic, event.event_id
         return [status(state, topic, Status.VALIDATED, cause, replicas=lists)]
     return records
-
-
-def _rejected(state: ClusterState, event: Event, why: Rejection) -> Record:
-    """The answer to an event that is rejected; one of an SPU is ignored."""
-    if isinstance(event, SpuEvent):
-        size, cause = state.ring.size, event.event_id
-        return ring_event(state, event.spu_id, RingChange.IGNORED, size, cause, why=why)
-    topic = CLUSTER_TOPIC if isinstance(event, ClusterRebalance) else event.topic
-    return status(state, topic, Status.REJECTED, event.event_id, why=why)
 
 
 def _is_of_topic(state: ClusterState, event: Event, hashed: int) -> bool:

@@ -87,10 +87,11 @@ def _planned(
     )
     held, led = [[count[i] for i in ids] for count in (repairs.changes[None], repairs.leads)]
     loads = replace(loads, replicas=loads.replicas + held, leaders=loads.leaders + led)
+    numbers: dict[str, int] = {}  # of racks
     plan = plan_rebalance(
         [repairs.matrices.get(at, matrix) for at, matrix in enumerate(matrices)],
         loads,
-        racks=_racks(state),
+        racks={int(i): numbers.setdefault(spu.rack or "", len(numbers)) for i, spu in spus},
         max_moves=event.max_moves - len(repairs.moves),
         band=BAND if event.band is None else event.band,
         goal=_goal(state, event, names, loads, repairs),
@@ -216,11 +217,3 @@ def _percent(share: Fraction) -> str:
     """Rounded to a tenth, by integers."""
     tenths = (share.numerator * 2_000 + share.denominator) // (share.denominator * 2)
     return f"{tenths // 10}.{tenths % 10} %"
-
-
-def _racks(state: ClusterState) -> dict[int, int]:
-    """The number of each SPU's rack."""
-    numbers: dict[str, int] = {}
-    return {
-        i: numbers.setdefault(spu.rack or "", len(numbers)) for i, spu in sorted(state.spus.items())
-    }

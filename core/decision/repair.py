@@ -86,16 +86,16 @@ def repair(
         if tried and run.looks <= 0:
             left = len(to_do) - tried
             break
-        repaired = filling.fill(partition, row, wanted)
-        run.looks -= max(len(repaired.moves), 1) * each + chooser.take_looks()
-        if repaired.moves:
-            lists[partition] = choice.settle(repaired.row, row)
+        filled, made, only_copy = filling.fill(partition, row, wanted)
+        run.looks -= max(len(made), 1) * each + chooser.take_looks()
+        if made:
+            lists[partition] = choice.settle(filled, row)
             if lists[partition][0] != row[0]:
                 chooser.pass_lead(row[0], lists[partition][0])
-        moves += repaired.moves
-        if len(repaired.row) < wanted or not leaving.isdisjoint(repaired.row):
-            open_rows.append(repaired.row)
-            only_copies += () if repaired.only_copy is None else (repaired.only_copy,)
+        moves += made
+        if len(filled) < wanted or not leaving.isdisjoint(filled):
+            open_rows.append(filled)
+            only_copies += () if only_copy is None else (only_copy,)
     records: list[Record] = []
     if moves:
         changed = {name: ReplicaLists.of_lists(lists)}
@@ -191,8 +191,17 @@ def put_in_order(
     """
     yield from _demoted_last(state, cause, run)
     for record in records:
-        if isinstance(record, RingEvent) and record.change is RingChange.UNDEMOTED:
-            yield from _taken_back(state, record.spu_id, cause, run)
+        if not isinstance(record, RingEvent) or record.change is not RingChange.UNDEMOTED:
+            continue
+        spu_id = record.spu_id
+        taken = _lists_to_lead(state, spu_id, run)
+        run.take_back()  # It counts other leaders.
+        for name in sorted(taken):
+            lists = state.topics[name].replicas.lists().tolist()
+            for at in taken[name]:
+                lists[at].remove(spu_id)
+                lists[at].insert(0, spu_id)
+            yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
 
 
 def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[Sequence[Record]]:
@@ -214,19 +223,6 @@ def _demoted_last(state: ClusterState, cause: str, run: RepairRun) -> Iterator[S
             return
         run.looks -= TOPIC_LOOKS + changed * SWAP_LOOKS + len(topic.data) // topic.width
         yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(settled)})
-
-
-def _taken_back(
-    state: ClusterState, spu_id: int, cause: str, run: RepairRun
-) -> Iterator[Sequence[Record]]:
-    taken = _lists_to_lead(state, spu_id, run)
-    run.take_back()  # It counts other leaders.
-    for name in sorted(taken):
-        lists = state.topics[name].replicas.lists().tolist()
-        for at in taken[name]:
-            lists[at].remove(spu_id)
-            lists[at].insert(0, spu_id)
-        yield revised(state, cause, Mode.DEMOTION, {name: ReplicaLists.of_lists(lists)})
 
 
 def _lists_to_lead(state: ClusterState, spu_id: int, run: RepairRun) -> dict[str, list[int]]:

@@ -132,7 +132,7 @@ def _by_rule(
         raise shortage.incomplete_racks(state)
     ring = state.ring
     if event.replication_factor > ring.size:
-        raise shortage.short_ring(state, event, ring.size)
+        raise shortage.short_ring(state, event)
     order, has_chain = RULES[rule].order, not RULES[rule].is_scored
     index = ring.index(order, state.chains[order]) if has_chain else first_partition
     has_room = state.ledger.free_floor(event.partitions) > event.partitions  # None can fill.
@@ -173,7 +173,7 @@ def _balanced(state: ClusterState, event: TopicCreate, work: Work | None) -> Ass
     if constraints is not None:
         field = ruled_field(state, event.topic, constraints, ignore_rack=event.ignore_rack)
     elif event.replication_factor > ring.size:
-        raise shortage.short_ring(state, event, ring.size)
+        raise shortage.short_ring(state, event)
     else:
         field = ring_field(state, ring, ignore_rack=event.ignore_rack)
     index = ring.index(Order.BALANCED, state.chains[Order.BALANCED]) if ring.size else None
@@ -215,7 +215,7 @@ def _kraft(state: ClusterState, event: TopicCreate) -> Assignment:
     ring = state.ring
     offline = offline_spus(state, ignore_rack=event.ignore_rack)
     if ring.size == 0 or event.replication_factor > ring.size + len(offline):
-        raise shortage.short_ring(state, event, ring.size, offline=len(offline))
+        raise shortage.short_ring(state, event, offline=len(offline))
     index = ring.index(KRAFT_ORDER, state.chains[KRAFT_ORDER])
     matrix, full = place_striped(
         ring.racks_of_members(ignore_rack=event.ignore_rack),

@@ -198,11 +198,6 @@ def granted(state: ClusterState, event: TopicCreate | TopicGrow, given: Assignme
     after = ring_filled(state, given.filled, moved)
     index = None if given.order is None else after.chain_index(state, given.order)
     if isinstance(event, TopicCreate):
-        need = constraints = None
-        if event.demand is not None or event.leader_demand is not None:
-            need = Need.of(event.demand, event.leader_demand)
-        if event.constraints is not None:
-            constraints = given_constraints(event.constraints)
         made = ReplicaMap(
             cluster_id=state.cluster_id,
             topic=name,
@@ -214,28 +209,19 @@ def granted(state: ClusterState, event: TopicCreate | TopicGrow, given: Assignme
             cause=cause,
             replication_factor=given.replicas.matrix.shape[1],
             ignore_rack=event.ignore_rack,
-            need=need,
-            constraints=constraints,
+            need=Need.of(event.demand, event.leader_demand),
+            constraints=given_constraints(event.constraints),
             reason=given.reason,
         )
         check_size(made)
     else:
         topic = state.topics[name]
-        lengths = None
+        fields: dict[str, Any] = {"own_events": own_events_after(topic, cause)}
         if topic.wanted_lengths is not None:
             new = len(given.replicas) - len(topic.wanted_lengths)
-            lengths = (*topic.wanted_lengths, *[topic.replication_factor] * new)
-        made = next_map(
-            state,
-            name,
-            cause,
-            after,
-            replicas=given.replicas,
-            cores=given.cores,
-            own_events=own_events_after(topic, cause),
-            wanted_lengths=lengths,
-            reason=given.reason,
-        )
+            fields["wanted_lengths"] = (*topic.wanted_lengths, *[topic.replication_factor] * new)
+        fields |= {"replicas": given.replicas, "cores": given.cores, "reason": given.reason}
+        made = next_map(state, name, cause, after, **fields)
     return after.around(state, cause, made, status(state, name, Status.ASSIGNED, cause))
 
 

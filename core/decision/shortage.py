@@ -22,10 +22,9 @@ from spu_assigner.core.policies.cursor import ShortRingError
 from spu_assigner.core.state.cluster_state import ClusterState
 
 
-def short_ring(
-    state: ClusterState, event: TopicCreate, found: int, *, offline: int = 0
-) -> Rejection:
+def short_ring(state: ClusterState, event: TopicCreate, *, offline: int = 0) -> Rejection:
     """Of a ring that is too small; `offline`: SPUs outside it that could take replicas too."""
+    found = state.ring.size
     need = event.replication_factor - found - (offline if found else 0)
     if event.replication_factor <= state.online_count:
         _, closed, full = map(len, state.ledger.outside_ring())
@@ -153,8 +152,8 @@ def _no_other(state: ClusterState, name: str, row: Sequence[int]) -> tuple[Code,
     """Why no other SPU can take a replica of a list: rules, slots, or a resource."""
     topic, constraints = state.topics[name], binding_rules(state, name)
     if constraints is None:
-        online = [spu_id for spu_id in sorted(state.spus) if state.spus[spu_id].online]
-        others = [spu_id for spu_id in online if spu_id not in row]
+        spus = sorted(state.spus.items())
+        others = [spu_id for spu_id, spu in spus if spu.online and spu_id not in row]
         return Code.INSUFFICIENT_CAPACITY, _lacks(state, others, topic.need)
     leaving = leaving_spus(state, topic)
     staying = [spu_id for spu_id in row if spu_id not in leaving]

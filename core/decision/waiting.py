@@ -160,17 +160,14 @@ def _served(state: ClusterState, waiting: Waiting, run: RepairRun) -> list[Recor
     except Rejection as why:
         if why.code in (Code.TOO_COMPLEX, Code.MAP_TOO_LARGE):
             records = settled(state, name, cause, why)
-    run.looks -= _looks_of_create(state, waiting) + work.done
+    # What it takes by measurement, beside the work that is counted.
+    each = 1 if waiting.constraints is None else RULED_LOOKS
+    each += waiting.partitions // 2 if waiting.policy is Policy.RENDEZVOUS else 0
+    replicas = waiting.partitions * waiting.replication_factor
+    run.looks -= 1_000 + 10 * replicas + len(state.spus) * each + work.done
     if records:
         run.take_back()  # It has other candidates than repairs.
     return records
-
-
-def _looks_of_create(state: ClusterState, waiting: Waiting) -> int:
-    """What a create takes, by measurement, beside the work that is counted."""
-    each = 1 if waiting.constraints is None else RULED_LOOKS
-    each += waiting.partitions // 2 if waiting.policy is Policy.RENDEZVOUS else 0
-    return 1_000 + 10 * waiting.partitions * waiting.replication_factor + len(state.spus) * each
 
 
 def request_of(waiting: Waiting) -> TopicCreate:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from itertools import pairwise
 
 import numpy as np
 from msgspec.structs import replace
@@ -127,11 +128,9 @@ class _RuleReplay:
 
     def explained(self, partitions: Sequence[int]) -> Iterator[Explained]:
         """Each of these lists of the step; the cursor goes from list to list."""
-        passed = 0
-        for partition in partitions:
-            for earlier in range(passed, partition):
+        for begin, partition in pairwise((0, *partitions)):
+            for earlier in range(begin, partition):
                 self._pass(earlier)
-            passed = partition
             yield self._explained(partition)
 
     def _explained(self, partition: int) -> Explained:

@@ -278,23 +278,23 @@ class Chooser:
         takes: dict[str | None, tuple[int, int]] = {None: (1, 1)}
         by_name = () if need is None else need.by_name()
         takes |= {name: (follower, leader) for name, follower, leader in by_name}
-        has = field.resources(frozenset(name for name, *_ in by_name))
+        others, has, has_lists = field.resources(frozenset(name for name, *_ in by_name))
         used = state.ledger.counts(field.ids)[np.newaxis]
-        if has.names:
-            of_each = state.ledger.used_of_each(field.ids, has.names)
+        if others:
+            of_each = state.ledger.used_of_each(field.ids, others)
             used = np.concatenate((used, of_each), dtype=np.int64, casting="unsafe")
-        names = None, *has.names
+        names = None, *others
         if changes:
             used += np.array(
                 [[changes.get(name, {}).get(i, 0) for i in field.id_list] for name in names],
                 dtype=np.int64,
             )
         resources = []
-        for name, of_spus, has_list in zip(names, used.tolist(), has.capacity_lists, strict=True):
+        for name, of_spus, has_list in zip(names, used.tolist(), has_lists, strict=True):
             follower, leader = takes.get(name, (0, 0))
             asks = follower if self._is_new else max(follower, leader)
             resources.append(_Resource(asks, follower, leader, of_spus, has_list))
-        return resources, used, has.capacities
+        return resources, used, has
 
     def _levels(self, used: CountArray, has: CountArray, count: int) -> list[list[int]]:
         """Level 5 of each SPU after it got 0, 1, … of so many replicas."""

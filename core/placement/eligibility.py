@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from spu_assigner.core.base.constraints import NO_CONSTRAINTS, Constraints
@@ -37,6 +37,9 @@ from spu_assigner.core.state.ring import Ring
 FIELDS_MAX: Final = 16  # that are kept with a table of rules
 TURNS_MAX: Final = 2**18  # kinds of turns that are kept for the next list
 
+# Names; and what SPUs have, replica slots first, shape (1 + names, SPUs), as an array and as lists.
+Resources = tuple[tuple[str, ...], CountArray, list[list[int]]]
+
 
 @dataclass(slots=True, eq=False)
 class Turn:
@@ -47,14 +50,6 @@ class Turn:
     tiers: list[tuple[tuple[int, ...], itemgetter[Any]]]
     after: dict[int, Turn] = field(default_factory=dict)  # of each kind that took it
     mark: object = None  # of the last request that has counted it
-
-
-class Resources(NamedTuple):
-    """What the SPUs of a field have: replica slots first."""
-
-    names: tuple[str, ...]  # of the others
-    capacities: CountArray  # shape (1 + names, SPUs)
-    capacity_lists: list[list[int]]  # the same
 
 
 class PlacementField:
@@ -180,7 +175,7 @@ class PlacementField:
             has = [dict(spu.resources) for spu in self.described] if asked else []
             names = tuple(sorted({*asked, *(name for each in has for name in each)}))
             rows = [self.capacity_list, *([each.get(name, 0) for each in has] for name in names)]
-            known = Resources(names, np.array(rows, dtype=np.int64), rows)
+            known = names, np.array(rows, dtype=np.int64), rows
             self._resources[asked] = known
         return known
 

@@ -102,14 +102,18 @@ class ListRepair:
                 return taken
         return self.chooser.take(staying, without=row, wanted=wanted)
 
-    def fill(self, partition: int, row: list[int], wanted: int) -> Repaired:
-        """A list with as many replicas as can be had, none on SPUs that it is to leave."""
+    def fill(
+        self, partition: int, row: list[int], wanted: int
+    ) -> tuple[list[int], list[Move], int | None]:
+        """A list with as many replicas as can be had, none on SPUs that it is to leave: in the
+        order in which they came, with its moves; and the SPU that it is to leave, where that has
+        the only copy."""
         state, had, moves = self.state, row, list[Move]()
         has_source = not all(is_dead(state, spu_id) for spu_id in row)
         for gone in sorted(spu_id for spu_id in row if spu_id in self.leaving):
             survivors = [spu_id for spu_id in row if spu_id != gone]
             if not has_source and not any(spu_id in had for spu_id in survivors):
-                return Repaired(row, moves, only_copy=gone)
+                return row, moves, gone
             taken = self.take(row, wanted)
             serves = any(state.spus[SpuId(spu_id)].online for spu_id in survivors)
             if taken is None and (not serves or SpuId(gone) not in state.leaving):
@@ -120,16 +124,7 @@ class ListRepair:
         while len(row) < wanted and (taken := self.take(row, wanted)) is not None:
             row = [*row, taken]
             moves.append(Move(partition=partition, gone=None, taken=taken))
-        return Repaired(row, moves)
-
-
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """A list after its repair, in the order in which its replicas came."""
-
-    row: list[int]
-    moves: list[Move]
-    only_copy: int | None = None  # an SPU that it is to leave, where nothing can be copied from
+        return row, moves, None
 
 
 def is_dead(state: ClusterState, spu_id: int) -> bool:

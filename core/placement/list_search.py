@@ -84,8 +84,10 @@ class ListSearch:
             if bound is None or (least is not None and bound >= least):
                 continue
             if len(row) == self._replicas:
-                if bound[-1] < BARRED and self._leaves_room(rooms, row, lists):
-                    best, least = row, bound
+                if bound[-1] < BARRED:
+                    work.search(len(rooms))
+                    if lists == 1 or self.fits(without(rooms, row), lists - 1) is not False:
+                        best, least = row, bound
                 continue
             counts, options = field.counts(map(field.kind_at, row)), []
             for number in range(first, len(kinds)):
@@ -121,11 +123,6 @@ class ListSearch:
             weight += missing * field.most_weight
             rank = min(rank, *field.ranks)
         return *pairs, -weight, rank
-
-    def _leaves_room(self, rooms: Rooms, row: Row, lists: int) -> bool:
-        """Whether all but one of so many lists may fit beside this one."""
-        self._work.search(len(rooms))
-        return lists == 1 or self.fits(without(rooms, row), lists - 1) is not False
 
     def rank(self, at: int) -> int:
         """Of an SPU as a leader."""

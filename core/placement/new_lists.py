@@ -52,7 +52,8 @@ class ListChooser(Chooser):
         self.is_scarce = self._floor < lists  # some SPU with room has none for all lists
         self._most = None if self.is_scarce else (lists + 1) * replicas
         self._floor -= lists
-        self._turn(start, 0, led, self._shared)
+        self.keys = self._shared
+        self.turn_on(start, 0, led)
 
     def can_go_on(self, lists: int) -> bool:
         """Whether it may begin so many lists more, after what it has handed out was given."""
@@ -157,13 +158,10 @@ class ListChooser(Chooser):
         `led`: the share of its capacity that each SPU leads. Of equal SPUs the one that leads least
         comes first for the first place of a list, the one that leads most for the others.
         """
-        self._turn(start, turn, led, self.keys)
-
-    def _turn(self, start: int, turn: int, led: CountArray, keys: list[int]) -> None:
         positions, ranks = chain_positions(self.field.size, start, turn), self.field.rank_array
         self._positions = Positions(positions, -led)
         self.leads = Positions(positions, *(() if ranks is None else (ranks,)), led)
-        self._take_keys(np.array(keys, dtype=np.int64))
+        self._take_keys(np.array(self.keys, dtype=np.int64))
 
     def front_at(self, kind: int) -> int | None:
         """The best SPU of a kind; None: it has none with room."""

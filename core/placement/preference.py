@@ -46,7 +46,7 @@ NEVER: Final = 2**63 - 1  # the key of an SPU without room
 STRIDES_MAX: Final = 64  # in turn
 GOLDEN: Final = 0.6180339887498949
 _NARROW_MAX: Final = 2**32  # numbers below it can be shifted by FRACTION_BITS in 64 bits
-_STEP_BITS: Final = 10  # numbers below 2**53 can be shifted by these
+_STEPS: Final = (10, 10, 10, 1)  # FRACTION_BITS; numbers below 2**53 can be shifted by each
 
 
 def share(used: int, capacity: int) -> int:
@@ -74,12 +74,9 @@ def shares(used: CountArray, capacities: CountArray) -> CountArray:
     divisors = np.maximum(capacities, 1)
     if used.size and used.max() >= _NARROW_MAX:  # 64 bits do not hold the product.
         found, rest = np.divmod(used, divisors)
-        left = FRACTION_BITS
-        while left:
-            bits = min(left, _STEP_BITS)
+        for bits in _STEPS:
             digits, rest = np.divmod(rest << bits, divisors)
             found = (np.minimum(found, SHARE_MAX) << bits) + digits
-            left -= bits
     else:
         found = (used << FRACTION_BITS) // divisors
     return np.minimum(found, SHARE_MAX)

@@ -134,12 +134,8 @@ class _NewLists:
     def begin(self, state: ClusterState, asked: ListsRequest, work: Work) -> None:
         """Begin a request."""
         self._asked, self._work, self.given = asked, work, None
-        field, chooser, replicas, lists = (
-            self._field,
-            self._chooser,
-            asked.replicas,
-            asked.partitions,
-        )
+        field, chooser = self._field, self._chooser
+        replicas, lists = asked.replicas, asked.partitions
         shares = self._lead_shares()
         chooser.begin_lists(asked.start, lists, replicas, shares)
         chooser.bind(asked.held, sum(asked.held.values()) + lists * replicas)

@@ -152,29 +152,19 @@ def _position(order: IdArray, spu_id: int) -> int:
     return int(np.flatnonzero(order == spu_id)[0])
 
 
-class RowsAhead(NamedTuple):
-    """Rows of a rule with a period, kept with the ring on which they were made."""
-
-    first: int  # the index of the table's first row
-    period: int  # after so many indexes the same rows come
-    table: Table
-
-
 def rows_ahead(
     cursor: Cursor, turns: Callable[[int, int], int], count: int, replicas: int
 ) -> ReplicaLists:
     """The next rows of a cursor that goes by a chain, at most `TABLE_REQUEST_MAX`: a slice."""
-    kept, key = cursor.ring.kept, (cursor.rule, replicas)
-    ahead: RowsAhead | None = kept.get(key)
-    begin = 0 if ahead is None else (cursor.index - ahead.first) % ahead.period
-    if ahead is None or begin + count > ahead.table.count:
-        made = ROWS_AHEAD_FIRST if ahead is None else min(2 * ahead.table.count, ROWS_AHEAD_MAX)
-        size = cursor.ring.size
-        period = size * turns(size, replicas)
+    kept, key, size = cursor.ring.kept, (cursor.rule, replicas), cursor.ring.size
+    table: Table | None  # with the index of its first row, and after how many the same rows come
+    first, period, table = kept.get(key, (0, 1, None))
+    begin = (cursor.index - first) % period
+    if table is None or begin + count > table.count:
+        made = ROWS_AHEAD_FIRST if table is None else min(2 * table.count, ROWS_AHEAD_MAX)
         table = Table(cursor.rows(max(made, count), replicas))
-        begin, ahead = 0, RowsAhead(cursor.index, period, table)
-        kept[key] = ahead
-    return ahead.table.lists(begin, count)
+        begin, kept[key] = 0, (cursor.index, size * turns(size, replicas), table)
+    return table.lists(begin, count)
 
 
 class ShortRingError(Rejection):

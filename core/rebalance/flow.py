@@ -77,11 +77,15 @@ class _Flow:
         Its length is weight of the squares * unit² + cost * unit + steps. Lengths may be negative,
         but no circle is, so Dijkstra's algorithm ends if it looks at an SPU again that is nearer.
         """
-        starts, ends = self._terminals()
+        # What it adds to a path's length to start, or end, at each node; FAR: it cannot.
+        weight, now = self._unit * self._unit, self._penalties(self.counts)
+        starts = weight * (self._penalties(self.counts - 1) - now)
+        ends = weight * (self._penalties(self.counts + 1) - now)
+        ends = np.where(self.counts < self._limits, ends, FAR)
         distances = starts.copy()
         heap = list(zip(starts.tolist(), range(len(starts)), strict=True))
         heapify(heap)
-        least_rest = int(ends.min()) - self._unit * self._unit // 2
+        least_rest = int(ends.min()) - weight // 2
         before: dict[int, Hop] = {}
         best, last = 0, -1
         while heap:
@@ -110,13 +114,6 @@ class _Flow:
         while (giver := hops[-1][0]) in before:
             hops.append(before[giver])
         return hops[::-1]
-
-    def _terminals(self) -> tuple[CountArray, CountArray]:
-        """What it adds to a path's length to start, or end, at each node; FAR: it cannot."""
-        weight, now = self._unit * self._unit, self._penalties(self.counts)
-        starts = weight * (self._penalties(self.counts - 1) - now)
-        ends = weight * (self._penalties(self.counts + 1) - now)
-        return starts, np.where(self.counts < self._limits, ends, FAR)
 
     def is_outside(self) -> bool:
         """Whether any SPU is outside its band; else paths can only take moves back."""

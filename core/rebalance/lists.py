@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -69,10 +69,6 @@ class ClusterLists:
     def is_movable(self) -> NDArray[np.bool_]:
         """Which members take part."""
         return np.asarray(self.places < self.spus)
-
-    def copy(self) -> ClusterLists:
-        """Lists that do not change with these."""
-        return replace(self, ids=self.ids.copy(), places=self.places.copy())
 
     def members(self, row: int) -> list[int]:
         """The ids of a list."""

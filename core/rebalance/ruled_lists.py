@@ -12,22 +12,20 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.constraints.moving import TopicMoves
+from spu_assigner.core.constraints.spu_labels import Flags
 from spu_assigner.core.rebalance.lists import ClusterLists
 from spu_assigner.core.state.leading import LeaderChoice
 from spu_assigner.core.state.ledger import CountArray
 
 KEPT_MAX: Final = 2**26  # flags of lists that are kept
 ZONES_MAX: Final = 64  # beyond that SPUs differ by their racks alone
-
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +55,8 @@ class RuledLists:
         }
         has_rules = [rules is not None for rules in topics.rules]
         self.is_ruled: Flags = np.array(has_rules)[lists.topics]  # by list
-        self._at_first, self._fullness = lists.copy(), fullness
+        self._at_first = replace(lists, ids=lists.ids.copy(), places=lists.places.copy())
+        self._fullness = fullness
         tables = [rules.table for rules in self._rules.values()]
         masks = {table.allowed.tobytes(): table.allowed for table in tables}
         columns = [lists.rack_of, self.closed, *(masks[key] for key in sorted(masks))]

@@ -12,10 +12,11 @@ Source: Kafka 4.0.0, AdminUtils.assignReplicasToBrokers and getRackAlternatedBro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from math import gcd
+from operator import or_
 
 import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdArray, IdMatrix
 from spu_assigner.core.rules.turning import ids_by_rack, turn_rows
 
@@ -114,18 +115,11 @@ def _nearest_racks(racks: list[int], depth: int) -> list[IdArray]:
 def _seek(nearest: list[IdArray], keys: IdArray, place: IdArray, used: list[IdArray]) -> IdArray:
     """The first place from each `place` on with a key not used; it may lie behind the walk."""
     found = place.copy()
-    unfit = np.flatnonzero(_is_among(keys[found], used))
-    depth = 0
+    depth, keys_now = 0, keys[found]
+    unfit = np.flatnonzero(reduce(or_, (keys_now == column for column in used)))
     while unfit.size:  # Of one key more than are used, one is new.
         depth += 1
         found[unfit] = nearest[depth][place[unfit]]
-        still = _is_among(keys[found[unfit]], [column[unfit] for column in used])
-        unfit = unfit[still]
+        keys_now = keys[found[unfit]]
+        unfit = unfit[reduce(or_, [keys_now == column[unfit] for column in used])]
     return found
-
-
-def _is_among(values: IdArray, columns: list[IdArray]) -> NDArray[np.bool_]:
-    among: NDArray[np.bool_] = values == columns[0]
-    for column in columns[1:]:
-        among |= values == column
-    return among

@@ -11,7 +11,6 @@ from typing import assert_never
 
 import numpy as np
 from msgspec.structs import replace
-from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.core.base.events import SpuId
 from spu_assigner.core.base.records import (
     Chain,
@@ -35,6 +34,7 @@ from spu_assigner.core.base.records import (
     Waiting,
     WaitingSettled,
 )
+from spu_assigner.core.base.replica_lists import ReplicaLists
 from spu_assigner.core.state.core_weights import weights_after
 from spu_assigner.core.state.ledger import Ledger
 from spu_assigner.core.state.memory import BLOCKS, Memory, event_hash
@@ -209,7 +209,7 @@ class ClusterState:
                 self.forget_topic(record.topic)
                 if record.replicas is not None:
                     self.ledger.enter(record.replicas.flat())
-                    self._keep_topic(record)
+                    self._keep_topic(record, record.replicas)
             case SpuChanged():
                 self._put_spu(record)
             case Waiting():
@@ -268,13 +268,7 @@ class ClusterState:
         ):
             (ids.add if is_in else ids.discard)(spu_id)
         self.rule_tables.clear()
-        self.ledger.describe(
-            spu_id,
-            capacity=spu.capacity,
-            online=spu.online,
-            cordoned=spu.is_closed,
-            resources=spu.resources,
-        )
+        self.ledger.describe(spu)
         self._ring = None
 
     def _forget_spu(self, spu_id: SpuId) -> None:
@@ -287,15 +281,13 @@ class ClusterState:
                 self.ledger.forget(spu_id)
         self._takeovers = None
 
-    def _keep_topic(self, record: ReplicaMap) -> None:
-        if record.replicas is None:
-            raise InvariantError(f"map of {record.topic!r} has no replicas to keep")
+    def _keep_topic(self, record: ReplicaMap, lists: ReplicaLists) -> None:
         own = record.own_events or (event_hash(record.cause),)
-        self.topics[record.topic] = topic_of(record, record.replicas, own)
+        self.topics[record.topic] = topic_of(record, lists, own)
         self._enter_name(record.topic)
-        self.ledger.add(record.replicas, record.need)
+        self.ledger.add(lists, record.need)
         if self._takeovers is not None:
-            self._takeovers.count(record.replicas)
+            self._takeovers.count(lists)
         if record.constraints is not None:
             self.constrained.add(record.topic)
             for other in record.constraints.apart_from:
@@ -357,7 +349,7 @@ def _evolve_map(state: ClusterState, record: ReplicaMap) -> None:
     if gone is not None:
         state.forget_topic(record.topic)
     if record.replicas is not None:
-        state._keep_topic(record)
+        state._keep_topic(record, record.replicas)
     if record.cores is not None or (gone is not None and gone.cores is not None):
         changed = weights_after(state.spus, gone, record)
         state.spus.update(changed)

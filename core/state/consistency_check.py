@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED, REDPANDA_CORE0_WEIGHT
+from spu_assigner.core.base.limits import REDPANDA_CORE0_WEIGHT
 from spu_assigner.core.base.records import Wait
 from spu_assigner.core.base.replica_lists import PADDING
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.core_weights import held_by_cores
-from spu_assigner.core.state.memory import SEEN_BLOCK
+from spu_assigner.core.state.memory import BLOCKS, SEEN_BLOCK
 
 
 def faults(state: ClusterState) -> Iterator[str]:
@@ -27,12 +27,12 @@ def faults(state: ClusterState) -> Iterator[str]:
 
 def _memory_faults(state: ClusterState) -> Iterator[str]:
     count = state.memory.count
-    for first in range(0, EVENT_IDS_REMEMBERED, SEEN_BLOCK):
-        last = min(count, EVENT_IDS_REMEMBERED, first + SEEN_BLOCK)
-        found, expected = len(state.memory.block(first // SEEN_BLOCK)), max(last - first, 0)
+    for block in range(BLOCKS):
+        found = len(state.memory.block(block))
+        expected = min(max(count - block * SEEN_BLOCK, 0), SEEN_BLOCK)
         if found != expected:
             yield (
-                f"block {first // SEEN_BLOCK} of the remembered events has {found}; "
+                f"block {block} of the remembered events has {found}; "
                 f"expected {expected} after {count} events"
             )
 

@@ -14,8 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from spu_assigner.core.base.limits import RESOURCES_MAX
+from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.base.replica_lists import IdArray, ReplicaLists
-from spu_assigner.core.base.resources import Amounts, Need
+from spu_assigner.core.base.resources import Need
 from spu_assigner.core.base.structs import FrozenStruct
 
 CountArray = NDArray[np.int64]
@@ -70,16 +71,14 @@ class Ledger:
         self._table[_RESOURCES::3, places] = NO_LIMIT
         self._see_columns()
 
-    def describe(
-        self, spu_id: int, *, capacity: int, online: bool, cordoned: bool, resources: Amounts
-    ) -> None:
+    def describe(self, spu: SpuChanged) -> None:
         """Enter an SPU, or change it."""
-        self.enter(np.array([spu_id]))
-        at = int(np.searchsorted(self._table[_ID], spu_id))
-        self._table[_CAPACITY : _CORDONED + 1, at] = capacity, online, cordoned
+        self.enter(np.array([spu.spu_id]))
+        at = int(np.searchsorted(self._table[_ID], spu.spu_id))
+        self._table[_CAPACITY : _CORDONED + 1, at] = spu.capacity, spu.online, spu.is_closed
         self._lose_floor()
-        self._enter_names([name for name, _ in resources])
-        has = dict(resources)
+        has = dict(spu.resources)
+        self._enter_names([*has])
         self._table[_RESOURCES::3, at] = [has.get(name, NO_LIMIT) for name in self._names]
         self.is_stale |= bool(self._names)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from hashlib import blake2b
 from typing import Final
 
 from spu_assigner.core.base.limits import EVENT_IDS_REMEMBERED
+from spu_assigner.core.rules.rendezvous import text_hash
 from spu_assigner.core.state.topic import Topic
 
 SEEN_BLOCK: Final = 16  # slots of the memory that are published together
@@ -14,10 +14,8 @@ BLOCKS: Final = -(-EVENT_IDS_REMEMBERED // SEEN_BLOCK)
 OWN_EVENTS_MAX: Final = 16  # of a topic: what made it, and the last that changed it
 
 
-@lru_cache(maxsize=16)  # An event's is asked for when it is decided and when it is applied.
-def event_hash(event_id: str) -> int:
-    """64 bits that stand for an event id in memory."""
-    return int.from_bytes(blake2b(event_id.encode(), digest_size=8).digest())
+# 64 bits that stand for an event id: asked for when an event is decided and when it is applied.
+event_hash: Final = lru_cache(maxsize=16)(text_hash)
 
 
 def own_events_after(topic: Topic | None, event_id: str) -> tuple[int, ...]:
