@@ -21,7 +21,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.drain.job_wait import DrainError, job_state
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.reassigning import Replicas
+from spu_assigner.stream.clusters.moves.reassigning import Reassigner, Replicas
 from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import copy_text, load_lines
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, PlanSources, with_load
@@ -54,14 +54,14 @@ def state_after(request: PlanRequest, event: Event) -> ClusterState:
 
 
 def preview_lines(
+    kafka: Reassigner,
+    target: Target,
     moves: Sequence[MovedPartition],
     plan: TopicsPlan,
     found: PlanSources,
-    target: Target,
     *,
     request: PlanRequest,
     options: MoveOptions,
-    racks: Mapping[int, str | None],  # of the brokers that are alive
 ) -> Iterator[str]:
     """What these moves cost: a sum, each broker before and after, lists with more on one rack."""
     lists: dict[str, dict[int, Replicas]] = {}
@@ -85,11 +85,10 @@ def preview_lines(
     if options.rate is not None and most:
         yield f"time     {duration_text(most / options.rate)} at least, at this throttle"
     yield from load_lines(load.brokers, width=table_width())
+    racks = kafka.brokers()
     for change in changes:
-        worse = sum(
-            _is_worse(*pair, racks) for pair in zip(change.before, change.after, strict=True)
-        )
-        if worse:
+        pairs = zip(change.before, change.after, strict=True)
+        if worse := sum(_is_worse(*pair, racks) for pair in pairs):
             yield f"racks    {change.topic}: {counted(worse, 'list')} with more on one rack"
 
 

@@ -100,8 +100,8 @@ def rebalance_preview(
     maps = maps_of_state(state_after(request, event))
     with Reassigner(request.ledger_connection()) as kafka, request.target() as target:
         plan, found = plan_now(request, target, maps=maps)
-        shown = (plan.moved_partitions(), plan, found, target)
-        yield from preview_lines(*shown, request=request, options=options, racks=kafka.brokers())
+        shown = (kafka, target, plan.moved_partitions(), plan, found)
+        yield from preview_lines(*shown, request=request, options=options)
     for each in (*plan.refused, *plan.waiting):
         if each.topic in found.cluster.topics:
             yield f"stays    {each.topic}: {each.reason}"
