@@ -185,14 +185,9 @@ class FileCheck:
         """All of them, by line, without those that depend on what a file cannot know."""
         waiting = chain.from_iterable(each.still_waiting() for each in self._clusters.values())
         running = set(self.running)
-        return sorted(
-            (
-                fault
-                for fault in (*self._faults, *waiting)
-                if not (fault.is_by_history and fault.cluster_id in running)
-            ),
-            key=lambda fault: fault.line,
-        )
+        found = (*self._faults, *waiting)
+        known = [x for x in found if not (x.is_by_history and x.cluster_id in running)]
+        return sorted(known, key=lambda fault: fault.line)
 
 
 class _ClusterCheck:

@@ -17,13 +17,7 @@ import click
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream.client.produce_options import (
-    EFFECTS,
-    Option,
-    changes_of,
-    options_of,
-    with_kept,
-)
+from spu_assigner.stream.client.produce_options import EFFECTS, Option, changes_of, options_of
 from spu_assigner.stream.client.sending import WAIT_SECONDS, send_events
 from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import (
@@ -87,6 +81,8 @@ def _add_command(kind: type[Event]) -> None:
 
     def send(connection: Connection, output: Form, wait: float | None, **given: Any) -> int:
         if given.pop("keep", False):
+            from spu_assigner.stream.client.spu_patch import with_kept
+
             given |= with_kept(connection, given)
         named = {field: value for field, value in given.items() if value is not None}
         try:

@@ -329,7 +329,7 @@ class Reader:
         """Kafka's ids; none if the broker that is asked has just stopped: the next look asks."""
         with _known("the topics cannot be described"):
             try:
-                return ask_topic_ids(self._admin, self._short, seconds=seconds)()
+                return ask_topic_ids(self._admin, self._short, seconds=seconds)
             except KafkaException as reason:
                 if reason.args[0].code() != KafkaError._TIMED_OUT:
                     raise

@@ -310,9 +310,7 @@ def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
     record = applied.records.get(name)
     if record is not None and record.origin is not Origin.RELEASED:
         return record.origin is Origin.FOUND
-    if known.cause.startswith(f"{PLACE_MARK}/"):
-        return True
-    return is_adopted(known)
+    return known.cause.startswith(f"{PLACE_MARK}/") or is_adopted(known)
 
 
 def _placed(
