@@ -52,12 +52,7 @@ ORDER_NAMES: Final = {order: order.value for order in Order} | {
     Order.ALTERNATION: "alternating over racks",
     Order.REGISTRATION: "by registration",
 }
-_WHYS: Final = {
-    Why.OFFLINE: "offline",
-    Why.LEAVING: "leaving",
-    Why.SATURATED: "saturated",
-    Why.CORDONED: "cordoned",
-    Why.DEMOTED: "demoted",
+_WHYS: Final = {why: why.value for why in Why} | {
     Why.FILLED: "saturated by an earlier replica of the same request",
     Why.SAME_RACK: "same rack",
     Why.IN_LIST: "in the list already",

@@ -127,16 +127,14 @@ _add_patch("spu-taint", "KEY[=VALUE]:EFFECT[-]|KEY- ...", "taints", f" EFFECT: {
 @produce.command()
 @click.argument("file", type=FILE)
 @with_options(*_CALL)
-def events(file: Path, connection: Connection, output: Form, wait: float | None) -> int:
+def events(file: Path, **asked: Any) -> int:
     """Send the events of FILE (- for standard input), JSON Lines as for `simulate`.
 
     A line that is not an event is reported with its number, and the others are sent; the exit
     status is 1 then. To name no time with --wait, put FILE first.
     """
     with reading(file) as source:
-        return send_events(
-            _events_of(source), connection=connection, output=output, wait=wait, program=PROGRAM
-        )
+        return send_events(_events_of(source), program=PROGRAM, **asked)
 
 
 def _events_of(source: BinaryIO) -> Iterator[tuple[str, Event | None]]:

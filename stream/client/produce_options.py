@@ -80,11 +80,10 @@ def _option(field: FieldInfo) -> Option:
     name, what = f"--{field.name.replace('_', '-')}", _HELP[field.name]
     if hint == Mapping[str, int]:
         return amounts(name, what, required=field.required)
-    is_word = isinstance(hint, type) and issubclass(hint, StrEnum)
     if field.default not in (None, NODEFAULT, False, ()):
         what = f"{what}  [default: {field.default}]"
     given: dict[str, Any] = {"type": hint}
-    if is_word:
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
         given = {"type": click.Choice([each.value for each in hint])}
     elif hint is bool:
         given = {"is_flag": True}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import click
@@ -86,20 +86,16 @@ def preview_lines(
         yield f"time     {duration_text(most / options.rate)} at least, at this throttle"
     yield from load_lines(load.brokers, width=table_width())
     racks = kafka.brokers()
-    for change in changes:
-        pairs = zip(change.before, change.after, strict=True)
-        if worse := sum(_is_worse(*pair, racks) for pair in pairs):
-            yield f"racks    {change.topic}: {counted(worse, 'list')} with more on one rack"
 
-
-def _is_worse(before: Replicas, after: Replicas, racks: Mapping[int, str | None]) -> bool:
-    """Whether more replicas of a list are on one rack than before, among brokers with a rack."""
-
-    def fullest(row: Iterable[int]) -> int:
+    def fullest(row: Replicas) -> int:
+        """How many replicas of a list are on one rack, among brokers with a rack."""
         counts = Counter(rack for each in row if (rack := racks.get(each)) is not None)
         return max(counts.values(), default=0)
 
-    return fullest(after) > fullest(before)
+    for change in changes:
+        pairs = zip(change.before, change.after, strict=True)
+        if worse := sum(fullest(after) > fullest(before) for before, after in pairs):
+            yield f"racks    {change.topic}: {counted(worse, 'list')} with more on one rack"
 
 
 def confirm(lines: Iterable[str], *, yes: bool) -> None:

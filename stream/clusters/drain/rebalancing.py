@@ -63,9 +63,8 @@ def rebalance_now(
             "this again"
         )
     click.echo(f"mapped   {answers.accepted[event.event_id]}")
-    more = (
-        [f"{counted(count, 'move')} not asked for"] if (count := _unasked(request, event)) else []
-    )
+    unasked = _unasked(request, event)
+    more = [f"{counted(unasked, 'move')} not asked for"] if unasked else []
     with moving(connection, options, cluster_id=request.cluster_id) as runner:
         with request.target() as target:
             plan, found = plan_now(request, target)

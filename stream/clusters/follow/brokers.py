@@ -131,8 +131,7 @@ def decide_brokers(
         for broker, known in sorted(announced.items())
         if known.online and known.is_own and broker not in options.excluded_brokers
     ]
-    missing = {broker: sight.missing_for(broker) for broker in wanted}
-    gone = {broker: seconds for broker, seconds in missing.items() if seconds is not None}
+    gone = {each: time for each in wanted if (time := sight.missing_for(each)) is not None}
     due = [broker for broker, seconds in gone.items() if seconds >= options.grace_seconds]
     is_mass = len(gone) > 1 and 2 * len(gone) > len(wanted)
     held = tuple(due) if is_mass and not options.allow_mass_leave else ()
