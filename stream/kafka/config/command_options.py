@@ -133,9 +133,11 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
     return click.option("--cluster", "cluster_id", required=True, callback=checked, help=what)
 
 
-def globs_option(option: str, name: str, what: str) -> Callable[[Command], Command]:
+def globs_option(
+    option: str, name: str, what: str, default: tuple[str, ...] = ()
+) -> Callable[[Command], Command]:
     """Topics by globs, as often as it is given; the command is given them as `name`."""
-    return click.option(option, name, metavar="GLOB", multiple=True, help=what)
+    return click.option(option, name, metavar="GLOB", multiple=True, default=default, help=what)
 
 
 def seconds_option(
@@ -203,23 +205,15 @@ def table_width() -> int | None:
     return None if sys.stdout.isatty() else TABLE_WIDTH
 
 
-output_option: Final = click.option(
-    "--output",
-    "-o",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="Text for people (the default), or one JSON object a line.",
+_OUTPUT: Final[Mapping[str, Any]] = {
+    "type": click.Choice(["table", "json"]),
+    "default": "table",
+    "help": "Text for people (the default), or one JSON object a line.",
+}
+output_option: Final = click.option("--output", "-o", **_OUTPUT)
+json_option: Final = click.option(  # The same; the command gets whether JSON is the output.
+    "--output", "-o", "is_json", callback=lambda _, __, form: form == "json", **_OUTPUT
 )
-
-
-def json_option(command: Command) -> Command:
-    """As `output_option`; the command gets `is_json`, whether JSON is the output."""
-
-    @wraps(command)
-    def chosen(*, output: Form, **given: Any) -> Any:
-        return command(is_json=output == "json", **given)
-
-    return output_option(chosen)
 
 
 def amounts(
