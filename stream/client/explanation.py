@@ -93,8 +93,7 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
             f"placed from index {reason.start_index} on, on a ring of {decision.ring_size}"
         )
     for fate in Why:
-        names = [each.spu_id for each in decision.absent if each.why is fate]
-        if names:
+        if names := [each.spu_id for each in decision.absent if each.why is fate]:
             lines.append(f"not in the ring: SPU {listed(names, NAMED_MAX)}, {_WHYS[fate]}")
     lines += [f"rule {rule}" for rule in decision.rules]
     if decision.recomputed:

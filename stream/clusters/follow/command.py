@@ -219,6 +219,6 @@ def adopt(
             "equal by then is not sent"
         )
         return NOT_ANSWERED
-    if not report.is_whole:
+    if report.topics.left or report.rejected or report.changed:
         return 1
     return 2 if options.dry_run and report.events else 0

@@ -171,11 +171,6 @@ class AdoptReport:
         """The topics of accepted events of one kind."""
         return [event.topic for event in self.accepted if isinstance(event, kind)]
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is left that was asked for."""
-        return not (self.topics.left or self.rejected or self.changed or self.unanswered)
-
 
 def _rejection(event: SpuJoined | TopicEvent, why: str) -> TopicReason:
     """Why the job rejects an event, and what to do about an SPU that it does not know."""
