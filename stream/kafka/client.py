@@ -300,8 +300,7 @@ class Reader:
         ends = self._offsets(OffsetSpec.latest())
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while any(self._progress[place] < end for place, end in ends.items()):
-            found = self.messages()
-            if found:
+            if found := self.messages():
                 deadline = time.monotonic() + REQUEST_SECONDS_MAX
             elif time.monotonic() > deadline:
                 raise ClientError(
