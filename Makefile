@@ -162,7 +162,7 @@ docker-test: to-develop ## the same in a project of its own: the scenario, then 
 
 .PHONY: pictures
 pictures: to-develop ##+ the documentation's pictures of Spark's UI, of a real job in a browser
-	@$(BIN)/pytest -q tests/broker/job/test_spark_ui.py --write-pictures
+	@$(BIN)/pytest -q tests/broker/job/test_spark_ui.py tests/broker/audit/test_ui.py --write-pictures
 
 SEEDS ?= 100000
 

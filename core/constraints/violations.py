@@ -97,7 +97,7 @@ def _broken(state: ClusterState, name: str, labels: SpuLabels, tables: _Tables) 
     rows, rules = topic.replicas.matrix(), bound(state, name, tables[_key(topic)]).hard
     places = np.where(rows == PADDING, PADDING, np.searchsorted(labels.ids, rows))
     return +Counter(
-        {rule.name: int(_breaking(rule, places).sum()) for rule in rules if rule.is_given}
+        {rule.name: int(breaking(rule, places).sum()) for rule in rules if rule.is_given}
     )
 
 
@@ -127,8 +127,8 @@ def _replicas(topic: Topic | None) -> int:
     return 0 if topic is None else len(topic.data) // topic.width
 
 
-def _breaking(rule: HardRule, places: Numbers) -> Flags:
-    """The lists that break a rule, of which the SPUs' places are given."""
+def breaking(rule: HardRule, places: Numbers) -> Flags:
+    """The lists that break a rule, of which the SPUs' places are given, or padding."""
     is_there = places != PADDING
     if rule.level is None:
         return np.asarray((rule.excluded[places] & is_there).any(axis=1))

@@ -175,14 +175,14 @@ class MovesRun:
     holder: str  # the process, for a person
     state: MovesState
     recorded_at: int  # ms since the epoch
-    wave: int  # from 1; 0: none yet
-    moves: tuple[MovedPartition, ...]  # of the wave that is under way
-    throttles: tuple[ThrottleValue, ...]  # what is set, or about to be
-    moves_total: int
-    moves_done: int
-    bytes_total: int
-    bytes_done: int
     began_at: int  # ms since the epoch
+    wave: int = 0  # from 1; 0: none yet
+    moves: tuple[MovedPartition, ...] = ()  # of the wave that is under way
+    throttles: tuple[ThrottleValue, ...] = ()  # what is set, or about to be
+    moves_total: int = 0
+    moves_done: int = 0
+    bytes_total: int = 0
+    bytes_done: int = 0
     waves: int = 0  # of the run; 0: not known yet
     moves_failed: int = 0
     bytes_failed: int = 0

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import numpy as np
+from msgspec.structs import asdict
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order, ReplicaMap, Status, Wait, Waiting
 from spu_assigner.core.base.resources import dominant_share
+from spu_assigner.core.constraints.improvable import improvable
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import Topic
 from spu_assigner.stream.common.printable import listed
@@ -80,6 +82,7 @@ def cluster_report(state: ClusterState) -> Report:
         "replicas_per_spu": _spread([load["replicas"] for load in online]),
         "leaders_per_spu": _spread([load["leaders"] for load in online]),
         "off_fair_share": _spread([load["replicas"] - load["fair_share"] for load in online]),
+        "improvable": asdict(improvable(state)),  # as `plan` counts what could be better
     }
 
 
@@ -91,8 +94,6 @@ def _detail(state: ClusterState) -> Report:
         "spus": loads,
         "topics": [topic_summary(state, name) for name in sorted(state.topics)],
         "waiting": waiting_requests(state),
-        # Of all; SPUs without a rack count as one rack.
-        "lists_on_distinct_racks": _diverse(state),
     }
 
 
@@ -232,8 +233,7 @@ def read_topic(
     maps: list[ReplicaMap] = []
     gone: Status | None = None  # how the topic went, if it did last
     for name, key, message in own_messages(connection, cluster_id):
-        place = int(message.partition() or 0), int(message.offset() or 0)
-        published.take(name, key, message.value(), place=place)
+        published.take_message(name, message)
         if name != REPLICA_MAP or key != topic_key:
             continue
         if (found := checked_record(message, ReplicaMap, output_key)) is not None:
@@ -263,16 +263,6 @@ def _size(topic: Topic) -> tuple[int, int, int]:
     lengths = np.array(topic.replicas.lists().lengths())
     short = lengths < np.array(topic.lengths_wanted(len(lengths)))
     return len(lengths), int(lengths.sum()), int(short.sum())
-
-
-def _diverse(state: ClusterState) -> int:
-    """How many lists have no two SPUs of one rack."""
-    racks: dict[int, str | None] = {each.spu_id: each.rack for each in state.spus.values()}
-    return sum(
-        len({racks.get(spu_id) for spu_id in replicas}) == len(replicas)
-        for topic in state.topics.values()
-        for replicas in topic.replicas.lists().tolist()
-    )
 
 
 def _spread(values: Sequence[float]) -> Report | None:

@@ -19,6 +19,7 @@ A checkpoint that was recovered and never run may be recovered again, to the sam
 from __future__ import annotations
 
 import hashlib
+import sys
 import tempfile
 import uuid
 from collections import Counter
@@ -51,7 +52,6 @@ from spu_assigner.stream.job.checkpoint.recovered import (
     STATE_FILE,
     Recovery,
 )
-from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.faults import causes, innermost_line, unreachable
 from spu_assigner.stream.job.marker import read_marker
 from spu_assigner.stream.job.marker_check import FencedError, SinkError
@@ -152,7 +152,7 @@ def recover(
         report = replace(report, checkpoint_id=str(uuid.uuid4()))
         with command_session(spark, report.checkpoint, application=APPLICATION) as session:
             _write(session, settings, report, published)
-        armed().reach(Failpoint.BEFORE_RECOVERY_MARKER, 0)
+        sys.audit("spu_assigner.before-recovery-marker", 0)
         _mark(sink, report, last)
     finally:
         sink.close()

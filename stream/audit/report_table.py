@@ -47,9 +47,6 @@ def tables(report: Report, *, asked_topic: str | None = None) -> Iterator[Render
             yield _table("racks", detail["racks"])
             yield _table("spus", detail["spus"], _SPU_FIELDS)
             yield _table("topics", detail["topics"], _TOPIC_FIELDS)
-            lists = sum(each["partitions"] for each in detail["topics"])
-            on_racks = detail["lists_on_distinct_racks"]
-            yield Text(f"\n{on_racks} of {lists} replica lists are on distinct racks")
         if cluster["topic"] is not None:
             yield from _map(cluster["topic"], detail["spus"])
         waiting = [each for each in detail["waiting"] if asked_topic in (None, each["topic"])]

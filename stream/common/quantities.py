@@ -1,9 +1,10 @@
-"""Numbers of bytes and of bytes per second, as people write and read them."""
+"""Numbers of bytes and of bytes per second, as people write and read them; times."""
 
 from __future__ import annotations
 
 import math
 import re
+import time
 from contextlib import suppress
 from itertools import pairwise
 from typing import Final
@@ -18,6 +19,11 @@ _FACTORS: Final = {
 _SIZE: Final = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 SIZE_MAX: Final = 2**63 - 1  # Kafka has 64 bits for it
 _TIMES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+
+
+def now_ms() -> int:
+    """The wall clock, in ms since 1970."""
+    return time.time_ns() // 1_000_000
 
 
 def bytes_text(size: int) -> str:

@@ -16,6 +16,7 @@ known, so the producer is thrown away and this sequence is gone through again.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,6 @@ from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.checkpoint.files import Positions
 from spu_assigner.stream.job.checkpoint.inputs import InputIdentity
-from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.job.marker import PlacedMarker, offsets_read, read_marker
 from spu_assigner.stream.job.marker_check import SinkError, check_checkpoint, is_sent
 from spu_assigner.stream.job.metrics.counters import Metrics
@@ -108,7 +108,6 @@ class TransactionalSink:
         self._undelivered: Any = None  # the first error of a message of this transaction
         self._begun_at = 0.0  # the batch's tasks, by the clock of `perf_counter`
         self._parts: dict[str, float] = {}  # seconds of the batch at hand
-        self._armed = armed()
         prefix = settings.topic_prefix
         self._routes: dict[int, tuple[str, str]] = {  # topic, and name of the type
             kind: (topic_name(topic, prefix=prefix), type_name)
@@ -181,7 +180,7 @@ class TransactionalSink:
         """As `BatchSink`; `failure` holds what it raises."""
         with self._failing():
             self.check_owner()  # The tasks write state where others do.
-            self._armed.reach(Failpoint.BEFORE_COLLECT, batch)
+            sys.audit("spu_assigner.before-collect", batch)
             self._begun_at = time.perf_counter()
 
     def commit(self, batch: int, bundles: bytes) -> str:
@@ -194,7 +193,7 @@ class TransactionalSink:
                 self._is_sending = True
                 figures = self._send_once(buffer, batch)
                 self._is_sending = False
-            self._armed.reach(Failpoint.BEFORE_SPARK_COMMIT, batch)
+            sys.audit("spu_assigner.before-spark-commit", batch)
         return " ".join(map(str, figures))
 
     @contextmanager
@@ -307,10 +306,10 @@ class TransactionalSink:
             headers = marker_headers(marker, time_ms=int(self._begun * 1000))
             for topic in self._marker_topics:
                 producer.produce(topic, data, marker.query, headers=headers)
-            self._armed.reach(Failpoint.INSIDE_TRANSACTION, marker.batch, settle=producer.flush)
+            sys.audit("spu_assigner.inside-transaction", marker.batch, producer.flush)
             deliver(producer)
             retry_until(producer.commit_transaction)
-            self._armed.reach(Failpoint.AFTER_COMMIT, marker.batch)
+            sys.audit("spu_assigner.after-commit", marker.batch)
 
     def _outgoing(
         self, buffer: BatchBuffer

@@ -96,6 +96,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
     Role.CONSUMER: (
         Grant((*ANSWERS, ASSIGNER_STATE), "Read"),
         Grant((APPLIED_TOPICS,), "Read", is_optional=True),
+        Grant((_FOLLOWER,), "Describe", Resource.GROUP, is_optional=True),
     ),
     Role.GROUP: (Grant(("{group}",), "Read", Resource.GROUP),),
     Role.ADMIN: (Grant(tuple(spec.name for spec in TOPICS), "Create, Describe, AlterConfigs"),),
@@ -119,6 +120,7 @@ GRANTS: Final[Mapping[Role, tuple[Grant, ...]]] = {
         Grant((APPLIED_TOPICS,), "Read, Write, Create"),
         Grant(_MAPPED, "Create, Alter", is_mapped=True),
         Grant(_MAPPED, "Delete", is_mapped=True),
+        Grant(_MAPPED, "DescribeConfigs", is_mapped=True, is_optional=True),
     ),
     Role.ADOPTER: (
         Grant((SPU_EVENTS,), "Read, Write"),

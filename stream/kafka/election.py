@@ -10,14 +10,24 @@ a leader first takes one transactional id, in whose transactions it writes: that
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.kafka.acls import Role
+from spu_assigner.stream.common.quantities import now_ms
+from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import CREATE_TOPICS, granting, is_denied
-from spu_assigner.stream.kafka.topics import topic_name
+from spu_assigner.stream.kafka.topics import ASSIGNER_STATE, topic_name
 
 SESSION_SECONDS: Final = 6  # of a leader's silence, and another leads; the least that brokers take
 _HOPELESS: Final = (
@@ -25,9 +35,26 @@ _HOPELESS: Final = (
     KafkaError.INCONSISTENT_GROUP_PROTOCOL,  # members of another kind have the group
 )
 
+# When the leader of a cluster's followers last looked, in seconds since 1970, and the partitions
+# that were not in Kafka as mapped; None: it looks at no topics.
+FollowerLook = tuple[float, int | None]
+
 
 class ElectionError(AssignerError):
     """The group does not take this process."""
+
+
+def last_looks(admin: AdminClient, prefix: str, seconds: float) -> dict[str, FollowerLook]:
+    """What followers committed last, by cluster; of groups that this user may Describe."""
+    begins, looks = follower_name("", prefix=prefix), dict[str, FollowerLook]()
+    for group in admin.list_consumer_groups(request_timeout=seconds).result().valid:
+        if group.group_id.startswith(begins):
+            asked = [ConsumerGroupTopicPartitions(group.group_id)]
+            [answer] = admin.list_consumer_group_offsets(asked, request_timeout=seconds).values()
+            for at in answer.result().topic_partitions:
+                ahead = int(at.metadata) if at.metadata else None
+                looks[group.group_id.removeprefix(begins)] = at.offset / 1000, ahead
+    return looks
 
 
 class LeaderElection:
@@ -58,6 +85,13 @@ class LeaderElection:
                 f"group {self._group!r} does not take this {self._role}: {error.str()}; check that "
                 "nothing else uses this group, and the brokers' limits of session timeouts"
             )
+
+    def commit_look(self, ahead: int | None) -> None:
+        """Commit the time of a look as an offset; what fails is committed after the next look."""
+        topic = topic_name(ASSIGNER_STATE, prefix=self._connection.prefix)
+        saw = "" if ahead is None else str(ahead)
+        with suppress(KafkaException):
+            self._consumer.commit(offsets=[TopicPartition(topic, 0, now_ms(), metadata=saw)])
 
     def leave(self) -> None:
         """Stop leading and queue again."""

@@ -46,10 +46,9 @@ def main() -> int:
         )
         failed.update(FAILED.findall(ended.stdout))
         print(f"{number} of {times}: {runs[-1]}", *failed, flush=True)
-    whole = all(run["status"] == 0 for run in runs)
-    found = {"runs": runs, "failed": dict(failed)}
-    figures.keep("repeat", sizes={"times": times}, figures=found, folder=RESULTS)
-    return 0 if whole else 1
+        found = {"runs": runs, "failed": dict(failed)}  # kept after each: the rest may not come
+        figures.keep("repeat", sizes={"times": number}, figures=found, show=False, folder=RESULTS)
+    return 0 if all(run["status"] == 0 for run in runs) else 1
 
 
 if __name__ == "__main__":

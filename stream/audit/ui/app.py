@@ -9,10 +9,11 @@ Rules:
 
 from __future__ import annotations
 
-import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import cache, partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -21,38 +22,24 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.records import Order
 from spu_assigner.core.explain.decisions import explain, why_it_waits
 from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.stream.audit.cluster_report import (
-    NotThereError,
-    Report,
-    rack_loads,
-    read_topic,
-    spu_loads,
-    topic_map,
-    topic_summary,
-    waiting_requests,
-)
+from spu_assigner.stream.audit import cluster_report as reports
+from spu_assigner.stream.audit.cluster_report import NotThereError
+from spu_assigner.stream.audit.ui import views
 from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
-from spu_assigner.stream.audit.ui.views import (
-    bar_scale,
-    found,
-    moves_view,
-    rack_colours,
-    ring_view,
-    sliced,
-)
+from spu_assigner.stream.audit.ui.views import found, sliced
 from spu_assigner.stream.client.explanation import ORDER_NAMES, decision_lines
+from spu_assigner.stream.clusters.plan.sources import maps_of_state
 from spu_assigner.stream.common.own_names import foreign_name
 from spu_assigner.stream.common.printable import printable
-from spu_assigner.stream.common.quantities import bytes_text, duration_text
+from spu_assigner.stream.common.quantities import bytes_text, duration_text, now_ms
 from spu_assigner.stream.common.rule_texts import rule_texts, taint_text
 from spu_assigner.stream.kafka.errors import ClientError, ClusterUnknownError
+from spu_assigner.stream.kafka.log_dirs import ReplicaSizes, replica_sizes
 from spu_assigner.stream.kafka.moves_record import is_silent, move_of
 from werkzeug.exceptions import HTTPException
 
 _ORDER_NAMES: Final = {**ORDER_NAMES, Order.BALANCED: "balanced"}
-FEW: Final = 10  # of what a cluster's page shows only the first
-MAP_ROWS: Final = 100  # partitions of a page
 SEARCH_LENGTH_MAX: Final = 249  # of a topic's name
 HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
@@ -85,6 +72,7 @@ def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
         rules=rule_texts,
     )
     app.jinja_env.globals.update(link=_link, lines_of=decision_lines, order_names=_ORDER_NAMES)
+    app.jinja_env.globals.update(views=views, page=_page)
     _Pages(app, live)
     app.register_error_handler(Exception, _fault)
     app.after_request(_with_headers)
@@ -102,6 +90,7 @@ class _Pages:
         for rule, view in (
             ("/", self.clusters),
             ("/clusters/<cluster_id>", self.cluster),
+            ("/clusters/<cluster_id>/spus/<int:spu_id>", self.spu),
             ("/clusters/<cluster_id>/topics", self.topics),
             ("/clusters/<cluster_id>/topics/<topic>", self.topic),
             ("/clusters/<cluster_id>/topics/<topic>/explain", self.explain),
@@ -123,7 +112,8 @@ class _Pages:
             "last": self._last(),
             # None is noted where a request is refused before it is looked at.
             "version": g.get("version") or self._version(cluster_id),
-            "cluster_id": cluster_id,
+            "cluster_id": None,
+            **(request.view_args or {}),
             "watch": _link("version", cluster_id=cluster_id),
             "servers": self._live.connection.bootstrap_servers,
             "prefix": self._live.connection.prefix,
@@ -133,7 +123,7 @@ class _Pages:
         """When the job wrote last (ms), and how many seconds ago that is; None: it is not known."""
         with self._live.known() as known:
             last_ms = known.last_ms
-        return (last_ms, max(0, _now_ms() - last_ms) / 1000) if last_ms else None
+        return (last_ms, max(0, now_ms() - last_ms) / 1000) if last_ms else None
 
     def _version(self, cluster_id: str | None) -> str:
         """Of a cluster's pages; without a cluster, of all others."""
@@ -142,13 +132,14 @@ class _Pages:
                 number = f"{known.version}.{self._moves_version()}"
             else:
                 number = str(known.cluster(cluster_id).version)
-        return f"{self._token}.{number}.{self._live.trouble is None}.{self._live.is_loaded}"
+        trouble, looks = self._live.trouble is None, self._live.looks
+        return f"{self._token}.{number}.{trouble}.{self._live.is_loaded}.{looks}"
 
     def _moves_version(self) -> str:
         moves, run = self._live.moves, self._live.moves.run
         parts: list[int] = [moves.has_topic, moves.is_read, moves.trouble is not None]
         if run is not None:
-            parts += [run.recorded_at, is_silent(run, now_ms=_now_ms())]
+            parts += [run.recorded_at, is_silent(run, now_ms=now_ms())]
         return "-".join(str(int(each)) for each in parts)
 
     @contextmanager
@@ -166,98 +157,84 @@ class _Pages:
         return jsonify({"version": version, "last_ms": last and last[0]})
 
     def clusters(self) -> str:
-        search, page = _text("q"), _page()
+        search = _text("q")
         with self._live.known() as known:
-
-            def row(cluster_id: str) -> tuple[Report, int]:
-                return known.report(cluster_id), len(known.cluster(cluster_id).faults)
-
-            rows = sliced(found(known.cluster_ids, search), page, row=row)
-        return render_template("clusters.html", rows=rows, search=search, foreign=known.foreign)
+            rows = sliced(found(known.cluster_ids, search), _page())
+            return render_template("clusters.html", rows=rows, search=search, known=known)
 
     def cluster(self, cluster_id: str) -> str:
         with self._cluster(cluster_id) as (known, state):
-            loads, about = spu_loads(state), known.cluster(cluster_id)
-            view = {
-                "report": known.report(cluster_id),
-                "ring": ring_view(state, loads),
-                "waiting": sliced(waiting_requests(state), 1),
-                "statuses": about.statuses[: -FEW - 1 : -1],
-                "ring_events": about.ring_events[: -FEW - 1 : -1],
-                "faults": [
-                    f"{key.decode('utf-8', 'replace')}: {fault}"
-                    for key, fault in list(about.faults.items())[:FEW]
-                ],
-            }
-        racks = rack_loads(loads)
-        return render_template(
-            "cluster.html",
-            **view,
-            all_racks=racks,
-            racks=sliced(racks, 1, size=2 * FEW),
-            colours=rack_colours(loads),
-            spus=sliced(loads, _page()),
-            scale=bar_scale(loads),
-            has_resources=any(each["resources"] for each in loads),
-        )
+            loads, kafka = reports.spu_loads(state), views.kafka_of(state, self._live.kafka)
+            shown = kafka.topics if kafka else {}
+            maps = maps_of_state(state).topics if shown else {}  # It goes through all lists.
+            return render_template(
+                "cluster.html",
+                about=known.cluster(cluster_id),
+                report=known.report(cluster_id),
+                ahead=kafka and kafka.partitions_ahead({x: maps[x] for x in shown if x in maps}),
+                leads=kafka and Counter(each.leader for rows in shown.values() for each in rows),
+                ring=views.ring_view(state, loads),
+                waiting=sliced(reports.waiting_requests(state), 1),
+                racks=reports.rack_loads(loads),
+                loads=loads,
+            )
+
+    def spu(self, cluster_id: str, spu_id: int) -> str:
+        with self._cluster(cluster_id) as (_, state):
+            loads, kafka = reports.spu_loads(state), views.kafka_of(state, self._live.kafka)
+            topics = views.spu_topics(state, spu_id, kafka)
+        if (load := next((each for each in loads if each["spu_id"] == spu_id), None)) is None:
+            raise NotThereError(f"cluster {cluster_id!r} has no SPU {spu_id}; choose one of it")
+        is_alive, sizes = kafka is not None and spu_id in kafka.brokers, Counter[str]()
+        held = replica_sizes(self._live.target, [spu_id]) if is_alive else ReplicaSizes()
+        for (topic, _), each in held.sizes.items():
+            sizes[topic] += each[spu_id]
+        given = {"load": load, "loads": loads, "kafka": kafka, "is_alive": is_alive}
+        given["sizes"] = sizes if held.brokers else None
+        return render_template("spu.html", **given, topics=topics)
 
     def topics(self, cluster_id: str) -> str:
-        search = _text("q")
+        search, shown, sort = _text("q"), _text("state"), _text("sort")
         with self._cluster(cluster_id) as (_, state):
-            rows = sliced(
-                found(sorted(state.topics), search),
-                _page(),
-                row=lambda name: topic_summary(state, name),
-            )
-            waiting = len(state.waiting)
-        return render_template("topics.html", rows=rows, search=search, waiting=waiting)
+            of = cache(partial(reports.topic_summary, state))
+            names = found(sorted(state.topics), search)
+            if is_shown := views.TOPIC_STATES.get(shown):
+                names = [name for name in names if is_shown(of(name))]
+            if (by := sort.removeprefix("-")) in views.SORTED:
+                names = sorted(names, key=lambda name: of(name)[by], reverse=sort != by)
+            rows, waiting = sliced(names, _page(), row=of), len(state.waiting)
+        given = {"q": search, "state": shown, "sort": sort}
+        return render_template("topics.html", rows=rows, given=given, waiting=waiting)
 
     def topic(self, cluster_id: str, topic: str) -> str:
         with self._cluster(cluster_id) as (_, state):
-            found_map = topic_map(state, topic)
-            waiting = state.waiting.get(topic)
-            loads = spu_loads(state)
+            found_map, waiting = reports.topic_map(state, topic), state.waiting.get(topic)
+            loads = {load["spu_id"]: load for load in reports.spu_loads(state)}
+            kafka = views.kafka_of(state, self._live.kafka)
             refusal = None if waiting is None or found_map else why_it_waits(state, waiting)
-        lists = [] if found_map is None else found_map["lists"]
         return render_template(
-            "topic.html",
-            topic=topic,
-            map=found_map,
-            rows=sliced(range(len(lists)), _page(), size=MAP_ROWS),
-            columns=max(map(len, lists), default=0),
-            loads={load["spu_id"]: load for load in loads},
-            colours=rack_colours(loads),
-            waiting=waiting,
-            obstacle=None if refusal is None else f"{refusal.code}: {refusal.message}",
+            "topic.html", map=found_map, loads=loads, kafka=kafka, waiting=waiting, refusal=refusal
         )
 
     def explain(self, cluster_id: str, topic: str) -> str:
         """Read again from the topics, as the command `explain` does."""
         partition = request.args.get("partition", 0, type=int)
-        state, maps, partitions = read_topic(self._live.connection, cluster_id, topic, partition)
+        state, maps, partitions = reports.read_topic(
+            self._live.connection, cluster_id, topic, partition
+        )
         if not partitions:
             raise NotThereError(f"topic {topic!r} has no map yet; it waits for room")
-        [why] = explain(state, maps, partitions)
+        loads = {load["spu_id"]: load for load in reports.spu_loads(state)}
+        [why], newest = explain(state, maps, partitions), maps[-1]
+        move = move_of(self._live.moves.run, cluster_id, topic, partition)
         return render_template(
-            "explain.html",
-            topic=topic,
-            partition=partition,
-            partitions=len(maps[-1].replicas or ()),
-            why=why,
-            move=move_of(self._live.moves.run, cluster_id, topic, partition),
+            "explain.html", partition=partition, newest=newest, why=why, loads=loads, move=move
         )
 
     def moves(self) -> str:
-        moves = self._live.moves
-        run = moves.run
-        return render_template(
-            "moves.html",
-            view=None if run is None else moves_view(run, now_ms=_now_ms()),
-            rows=sliced(() if run is None else run.moves, _page()),
-            moves_trouble=moves.trouble,
-            has_topic=moves.has_topic,
-            is_read=moves.is_read,
-        )
+        moves, run = self._live.moves, self._live.moves.run
+        view = None if run is None else views.moves_view(run, now_ms=now_ms())
+        return render_template("moves.html", view=view, moves=moves)
 
     def dead_letters(self) -> str:
         with self._live.known() as known:
@@ -310,7 +287,3 @@ def _link(endpoint: str, **given: Any) -> str:
 def _shown(value: Any) -> Any:
     """Foreign text without control characters; markup of our own as it is."""
     return printable(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -5,6 +5,7 @@ Rules:
   different partitions one after the other, and a page shall not show half of it.
 - A broker that does not answer is reported and asked again; the last that is known stays.
 - Topics that were created again are read again, aside; the old is shown until that is done.
+- The Kafka cluster of the mapped topics is looked at again and again, as far as this user may see.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final, Self
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.audit.ui.known import STATE_TOPICS, Known
+from spu_assigner.stream.clusters.plan.model import KafkaCluster
+from spu_assigner.stream.clusters.plan.target_cluster import Target
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -28,6 +31,7 @@ from spu_assigner.stream.kafka.topics import DEAD_LETTER, RING_EVENTS, TOPIC_STA
 ANSWER_TOPICS: Final = (RING_EVENTS, TOPIC_STATUS, DEAD_LETTER)
 BACK: Final = 500  # offsets of each partition of these that are read at the start
 GATHER_SECONDS_MAX: Final = 1.0  # what has come waits for more at most so long
+LOOK_SECONDS: Final = 3.0  # between two at the Kafka cluster of the mapped topics
 APPLIED_MAX: Final = 5_000  # messages taken over at once: pages wait meanwhile
 PROBE_SECONDS: Final = 2.0  # between looks whether the broker is there
 RETRY_SECONDS: Final = 1.0  # before reading again
@@ -47,16 +51,21 @@ class Live:
         self.connection = connection
         self.trouble: str | None = None  # why nothing new is read
         self.is_loaded = False  # all that was there at the start is known
-        self.moves = MovesFollower(moved or connection)
+        self.target = moved or connection
+        self.kafka: KafkaCluster | None = None  # None: it was not seen yet, or does not answer now
+        self.looks = 0  # that have found something else
+        self.moves = MovesFollower(self.target)
         self._lock = threading.RLock()
         self._known = Known()
         self._stopping = threading.Event()
         self._thread = DaemonThread(self._run, "live")
+        self._looking = DaemonThread(self._look, "look")
         self._opened: _Readers | None = None
 
     def __enter__(self) -> Self:
         self._opened = _Readers(self.connection)
         self._thread.start()
+        self._looking.start()
         self.moves.start()
         return self
 
@@ -64,6 +73,7 @@ class Live:
         self._stopping.set()
         self.moves.close()
         self._thread.join(END_SECONDS_MAX)
+        self._looking.join(END_SECONDS_MAX)
 
     @contextmanager
     def known(self) -> Iterator[Known]:
@@ -83,6 +93,16 @@ class Live:
             except AssignerError as reason:
                 self.trouble = str(reason)
                 self._stopping.wait(RETRY_SECONDS)
+
+    def _look(self) -> None:
+        with Target(self.target) as target:
+            while not self._stopping.is_set():
+                found = None
+                with suppress(AssignerError):
+                    found = target.look(())
+                if found != self.kafka:
+                    self.kafka, self.looks = found, self.looks + 1
+                self._stopping.wait(LOOK_SECONDS)
 
     def _load(self, readers: _Readers) -> None:
         """Read what is there; it is shown meanwhile if nothing was known before."""

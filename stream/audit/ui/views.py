@@ -5,7 +5,8 @@ ring, moves. Lists are cut into pages here, and never built whole, except names.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Final
 
 from spu_assigner.core.base.records import Order
@@ -13,12 +14,21 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.ring import OVER_RACKS
 from spu_assigner.schemas.messages.wire import MovesRun, MovesState
 from spu_assigner.stream.audit.cluster_report import Report
+from spu_assigner.stream.client.announced import LABEL
+from spu_assigner.stream.clusters.plan.model import KafkaCluster
 from spu_assigner.stream.kafka.moves_record import is_silent
 
 ROWS: Final = 50  # of a page
 NODES_MAX: Final = 120  # members of a ring that are drawn one by one; above, racks are
 RACK_COLOURS: Final = 8  # in the style sheet; a ninth rack has the first colour again
 HEADROOM: Final = 1.25  # of a bar's scale over the highest load, where capacities are far above it
+SORTED: Final = ("topic", "policy", "partitions", "replicas", "revision", "short_lists")  # topics
+# Which topics are shown, by what is asked for.
+TOPIC_STATES: Final[Mapping[str, Callable[[Report], bool]]] = {
+    "whole": lambda each: not (each["short_lists"] or each["is_waiting"]),
+    "repair": lambda each: bool(each["short_lists"] or each["is_waiting"]),
+    "pinned": itemgetter("pinned"),
+}
 SPEED_SECONDS_LEAST: Final = 2.0  # before that it says nothing
 
 
@@ -85,6 +95,29 @@ def ring_view(state: ClusterState, loads: Sequence[Report]) -> Report:
         "rack_sizes": Counter(load["rack"] for load in members),
         "outside": [load for load in loads if load["state"] != "online"],
     }
+
+
+def kafka_of(state: ClusterState, kafka: KafkaCluster | None) -> KafkaCluster | None:
+    """The Kafka cluster whose brokers the SPUs are; None: they are none, or it is not seen."""
+    ids = {dict(spu.labels).get(LABEL) for spu in state.spus.values()}
+    return kafka if kafka is not None and kafka.kafka_id in ids else None
+
+
+def spu_topics(state: ClusterState, spu_id: int, kafka: KafkaCluster | None) -> list[Report]:
+    """What an SPU holds of each topic, as mapped, and as Kafka shows it."""
+    found, rows = kafka.topics if kafka else {}, list[Report]()
+    for name in sorted({*state.topics, *found}, key=lambda name: (name not in state.topics, name)):
+        topic = state.topics.get(name)
+        is_held = topic is not None and topic.replicas.holds(spu_id)
+        lists = topic.replicas.lists().tolist() if topic and is_held else []
+        there = [each for each in found.get(name, ()) if spu_id in each.replicas]
+        if is_held or there:
+            mapped = [row for row in lists if spu_id in row]
+            row = {"topic": name, "is_mapped": topic is not None, "replicas": len(mapped)}
+            row["leaders"] = sum(row[0] == spu_id for row in mapped)
+            row["there"], row["leads"] = len(there), sum(x.leader == spu_id for x in there)
+            rows.append(row | {"in_sync": sum(spu_id in x.in_sync for x in there)})
+    return rows
 
 
 def moves_view(run: MovesRun, *, now_ms: int) -> Report:

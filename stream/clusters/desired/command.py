@@ -21,7 +21,7 @@ from spu_assigner.schemas.json_lines.lines import event_to_json
 from spu_assigner.stream.client.sending import send_events
 from spu_assigner.stream.clusters.desired.decision import DesiredEvents, desired_events
 from spu_assigner.stream.clusters.desired.topics_file import DesiredFileError, read_desired
-from spu_assigner.stream.common.printable import counted, printable
+from spu_assigner.stream.common.printable import counted, listed, printable
 from spu_assigner.stream.job.shard.published import read_cluster_state
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
@@ -29,7 +29,6 @@ from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin
 if TYPE_CHECKING:
     from spu_assigner.stream.kafka.config.command_options import Form
 
-NAMES_MAX: Final = 10
 _KINDS: Final[dict[type[Event], str]] = {
     TopicCreate: "to create",
     TopicGrow: "to grow",
@@ -40,21 +39,19 @@ _KINDS: Final[dict[type[Event], str]] = {
 
 def find_desired(
     file: Path, cluster_id: str, *, connection: Connection, target: Connection
-) -> DesiredEvents | None:
-    """What makes the topics as those of the file, now; None: its faults were printed.
-
-    The target is the Kafka cluster that holds the topics.
-    """
+) -> DesiredEvents:
+    """What makes the topics as those of the file, now; faults of the file end the command."""
     try:
-        topics = read_desired(file, cluster_id)
+        desired = read_desired(file, cluster_id)
     except DesiredFileError as error:
-        for fault in error.faults:
-            click.echo(fault, err=True)
-        return None
+        click.echo("\n".join(error.faults), err=True)
+        raise click.exceptions.Exit(1) from error
     state = read_cluster_state(connection, cluster_id)
     reserved = frozenset(f"{connection.prefix}{name}" for name in PRODUCT_NAMES)
     in_kafka = topics_of(target) - state.topics.keys()
-    return desired_events(topics, state, in_kafka=in_kafka, reserved=reserved)
+    found = desired_events([*desired], state, in_kafka=in_kafka, reserved=reserved)
+    found.configs = {create.topic: config for create, config in desired.items()}
+    return found
 
 
 def topics_of(connection: Connection) -> set[str]:
@@ -65,26 +62,19 @@ def topics_of(connection: Connection) -> set[str]:
 
 def plan_desired(found: DesiredEvents, cluster_id: str, *, is_json: bool) -> int:
     """Show what would be sent; returns the exit status of `plan`."""
-    if is_json:
-        click.echo(json.dumps(desired_json(cluster_id, found), separators=(",", ":")))
-    for line in () if is_json else desired_lines(found):
+    text = json.dumps(desired_json(cluster_id, found), separators=(",", ":"))
+    for line in [text] if is_json else desired_lines(found):
         click.echo(line)
     return 1 if found.refused else 2 if found.changes else 0
 
 
-def events_text(found: DesiredEvents) -> str:
-    """What would be sent, as `produce events` takes it."""
-    return "".join(f"{event_to_json(event)}\n" for event in found.events)
-
-
 def apply_desired(
-    found: DesiredEvents, connection: Connection, *, output: Form, wait: float
+    found: DesiredEvents, connection: Connection, *, is_json: bool, wait: float
 ) -> int:
     """Send what `plan` shows, and wait for the answers; returns the exit status of `apply`."""
-    if not found.changes and output == "table":
-        for line in desired_lines(found):
-            click.echo(line)
-        return 1 if found.refused else 0
+    output: Form = "json" if is_json else "table"
+    if not (found.changes or is_json):
+        return plan_desired(found, "", is_json=False)
     for topic, reason in found.refused.items():
         click.echo(f"apply: {topic}: {reason}", err=True)
     named = [(event.event_id, event) for event in found.events]
@@ -113,10 +103,8 @@ def desired_lines(found: DesiredEvents) -> Iterator[str]:
         yield f"{'+' if isinstance(event, TopicCreate) else '~'} {event.topic}  {about}"
     yield from (f"! {topic}  {reason}" for topic, reason in found.refused.items())
     yield from (f"? {topic}  {reason}" for topic, reason in found.waiting.items())
-    for name in found.extra[:NAMES_MAX]:
-        yield f". {printable(name)}  is in the cluster and not in the file; it stays"
-    if (more := len(found.extra) - NAMES_MAX) > 0:
-        yield f". {counted(more, 'more topic')} likewise; -o json names all"
+    if found.extra:
+        yield f". {printable(listed(found.extra))}  in the cluster and not in the file; left alone"
     if found.unchanged:
         yield f"= {counted(found.unchanged, 'topic')} mapped as desired"
     counts = Counter(type(event) for event in found.events)

@@ -51,6 +51,7 @@ class DesiredEvents:
     waiting: dict[str, str] = field(default_factory=dict)
     extra: list[str] = field(default_factory=list)  # in the cluster and not in the file
     unchanged: int = 0
+    configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # of the file's topics
 
     @property
     def events(self) -> list[Event]:

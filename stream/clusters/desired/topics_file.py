@@ -8,9 +8,11 @@
         policy: balanced        # optional
         constraints:            # optional; {} for none
           require: ["tier in (ssd, nvme)"]
+        config:                 # optional: settings of the topic in Kafka, for `--create`
+          retention.ms: 86400000
 
 A topic of the file is a `TopicCreate`: its fields are read as those of a line of JSON, and the core
-decides whether their values can be met.
+decides whether their values can be met. Which settings there are, Kafka decides.
 
 Rules: a name that is not in this schema is a fault, not a remark: a typing error must not be taken
 for a topic that is as desired. Numbers are decimal; numbers, `no`, `yes` and `null` are names only
@@ -23,6 +25,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,6 +41,7 @@ from spu_assigner.stream.common.printable import printable
 
 SIZE_MAX: Final = 16 * 1024 * 1024  # a hundred thousand topics
 DEPTH_MAX: Final = 16  # the schema's is 6
+_WRITTEN: Final = tuple(f"tag:yaml.org,2002:{kind}" for kind in ("int", "float", "bool"))
 _WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 FAULTS_MAX: Final = 100  # that are reported; more help nobody
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # with libyaml ten times faster
@@ -49,6 +53,7 @@ class _Topic(TypedFields, frozen=True):
     replication_factor: int
     policy: Policy | None = None
     constraints: Constraints | None = None
+    config: Mapping[str, str] | None = None
 
 
 class _File(TypedFields, frozen=True):
@@ -57,6 +62,8 @@ class _File(TypedFields, frozen=True):
 
 
 _FILE: Final = reader_of(_File)
+
+DesiredTopics = dict[TopicCreate, Mapping[str, str]]  # with their settings, as Kafka takes them
 
 
 class DesiredFileError(AssignerError):
@@ -67,7 +74,7 @@ class DesiredFileError(AssignerError):
         super().__init__("\n".join(self.faults))
 
 
-def read_desired(path: Path, cluster_id: str) -> tuple[TopicCreate, ...]:
+def read_desired(path: Path, cluster_id: str) -> DesiredTopics:
     """The topics of a file, in its order."""
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
@@ -78,12 +85,12 @@ def read_desired(path: Path, cluster_id: str) -> tuple[TopicCreate, ...]:
     return desired_topics(data, cluster_id, source=printable(str(path)))
 
 
-def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[TopicCreate, ...]:
+def desired_topics(data: bytes, cluster_id: str, *, source: str) -> DesiredTopics:
     """The topics in the text of a file, as new ones.
 
     Constraints that are empty are to have none, None: any.
     """
-    topics: dict[str, TopicCreate] = {}
+    topics: dict[str, tuple[TopicCreate, Mapping[str, str]]] = {}
     found, faults = strict_yaml(data, _FILE, source=source)
 
     def fault(text: str) -> None:
@@ -96,7 +103,7 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[TopicC
             fault(f"topics[{number}].name is {topic.name}, as of another; expected each once")
             continue
         try:
-            topics[topic.name] = TopicCreate(
+            create = TopicCreate(
                 event_id="desired",
                 cluster_id=cluster_id,
                 topic=topic.name,
@@ -105,11 +112,12 @@ def desired_topics(data: bytes, cluster_id: str, *, source: str) -> tuple[TopicC
                 policy=topic.policy,
                 constraints=topic.constraints,
             )
+            topics[topic.name] = create, topic.config or {}
         except InvalidEventError as reason:
             fault(f"topics[{number}]: {reason}")
     if faults:
         raise DesiredFileError(faults)
-    return tuple(topics.values())
+    return dict(topics.values())
 
 
 def strict_yaml(data: bytes, read: FieldReader, *, source: str) -> tuple[Any, list[str]]:
@@ -152,6 +160,11 @@ class _StrictLoader(_LOADER):  # type: ignore[misc, valid-type]  # libyaml's, wh
         for name, count in Counter(str(key.value) for key, _ in node.value).items():
             if count > 1:
                 raise ValueError(f"line {node.start_mark.line + 1}: {name!r} stands twice")
+        for key, value in node.value:
+            if key.value == "config" and isinstance(value, yaml.MappingNode):
+                for _, each in value.value:  # Kafka takes texts: numbers and true as written.
+                    if each.tag in _WRITTEN:
+                        each.tag = "tag:yaml.org,2002:str"
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
 

@@ -24,9 +24,10 @@ from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.brokers import MembershipDecision, Sightings
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import AdoptReport, FollowOutput, brokers_text
-from spu_assigner.stream.clusters.follow.session import FollowError, FollowSession, now_ms
+from spu_assigner.stream.clusters.follow.session import FollowError, FollowSession
 from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.common.printable import counted
+from spu_assigner.stream.common.quantities import now_ms
 from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, UnreachableError
@@ -177,6 +178,8 @@ class _Follower:
             self._output.report("trouble", f"{reason}; retries")
             return None
         self._output.report("trouble")
+        if self._election is not None and not once and self._sight.racks:
+            self._election.commit_look(session.partitions_ahead())
         if not once or decision.awaited or has_topics_left or not self._sight.is_clear:
             return None
         return HELD_BACK if decision.held else 0

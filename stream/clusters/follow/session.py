@@ -7,7 +7,6 @@ written for it, and no command deletes it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -33,7 +32,9 @@ from spu_assigner.stream.clusters.follow.watched import WatchedCluster
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords, record_of
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.model import TopicReason
+from spu_assigner.stream.clusters.plan.sources import wanted_of
 from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.common.quantities import now_ms
 from spu_assigner.stream.job.shard.clusters import output_key
 from spu_assigner.stream.job.shard.published import checked_record
 from spu_assigner.stream.kafka.acls import Role
@@ -223,6 +224,11 @@ class FollowSession:
             changed.append(TopicReason(topic=event.topic, reason=why))
         return changed
 
+    def partitions_ahead(self) -> int | None:
+        """The partitions not in Kafka as mapped; None: topics are not looked at."""
+        maps = {x: wanted_of(y) for x, y in self.reader.maps.items() if self._options.is_meant(x)}
+        return self._watched.cluster.partitions_ahead(maps) if self._options.globs else None
+
     def record_followed(self, decision: TopicsDecision) -> None:
         """Record what was adopted, and forget what was released, once the maps show it.
 
@@ -287,8 +293,3 @@ class FollowSession:
                 f"cluster (role {Role.ADOPTER}); what they need of {BYTES} stays as it is known"
             )
         return sizes
-
-
-def now_ms() -> int:
-    """The wall clock, in ms since 1970."""
-    return time.time_ns() // 1_000_000

@@ -254,11 +254,8 @@ class Reassigner:
             parts.setdefault(broker, {})[place] = value
         for broker, part in parts.items():
 
-            def asked(
-                client: KafkaAdminClient, broker: int | None = broker, part: Values = part
-            ) -> Any:
-                is_there = broker is None or broker in alive_brokers(client)
-                return request(client, part) if is_there else None
+            def asked(client: KafkaAdminClient, id_: int | None = broker, of: Values = part) -> Any:
+                return request(client, of) if id_ is None or id_ in alive_brokers(client) else None
 
             yield part, self._ask(what, asked)
 
@@ -267,7 +264,8 @@ class Reassigner:
         deadline = time.monotonic() + RETRY_SECONDS_MAX
         while True:
             try:
-                return request(self._opened())
+                self._client = self._client or admin_client(self._connection)
+                return request(self._client)
             except AuthorizationError as reason:
                 raise MovesError(
                     f"this user may not ask Kafka {what} ({_error_name(type(reason))}); {RIGHTS}"
@@ -281,11 +279,6 @@ class Reassigner:
                         f"({type(reason).__name__}); check that its brokers run, and run this again"
                     ) from reason
             time.sleep(RETRY_SECONDS)
-
-    def _opened(self) -> KafkaAdminClient:
-        if self._client is None:
-            self._client = admin_client(self._connection)
-        return self._client
 
 
 def _kind(where: int | str) -> str:

@@ -29,6 +29,7 @@ from spu_assigner.stream.clusters.moves.reassigning import MovesError
 from spu_assigner.stream.clusters.moves.status import MovesReport, place_of, say
 from spu_assigner.stream.clusters.moves.throttle import WaveThrottle, place
 from spu_assigner.stream.clusters.moves.waves import copied_bytes
+from spu_assigner.stream.common.quantities import now_ms
 from spu_assigner.stream.kafka.acls import Role, mover_name
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
@@ -109,7 +110,7 @@ class Seat:
     def write(self, run: MovesRun) -> None:
         """Record this, under this run's id."""
         holder = f"process {os.getpid()} on {socket.gethostname()}"
-        run = replace(run, run_id=self.run_id, holder=holder, recorded_at=_now_ms())
+        run = replace(run, run_id=self.run_id, holder=holder, recorded_at=now_ms())
         try:
             self._producer.send(APPLIED_TOPICS, [(MOVES_KEY, encode_record(run))])
         except OvertakenError:
@@ -242,16 +243,5 @@ def begun_run(cluster_id: str) -> MovesRun:
         holder="",
         state=MovesState.RUNNING,
         recorded_at=0,
-        wave=0,
-        moves=(),
-        throttles=(),
-        moves_total=0,
-        moves_done=0,
-        bytes_total=0,
-        bytes_done=0,
-        began_at=_now_ms(),
+        began_at=now_ms(),
     )
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

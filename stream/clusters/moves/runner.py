@@ -4,9 +4,9 @@ A wave is a barrier; these are its steps:
 
 1. recorded: its moves and its throttle are in the record (`MovesRun`), before anything is done
 2. throttled: Kafka has the throttle; if it refuses, it is taken back and nothing is moved
-3. started: Kafka has the new lists; if an `apply --cancel` came first, they are taken back
-4. ended: each move has ended or failed; one without a leader to copy from is taken back
-5. cleared: the throttle is removed; then preferred leaders are elected, and the end is recorded
+3. started: Kafka has new lists; if an `apply --cancel` came first, they are taken back
+4. ended: each move has failed or ended, with its preferred leader; without a source it is undone
+5. cleared: the throttle is removed, and the end is recorded
 
 The record is all that a run remembers: Kafka shows what has been done of the steps after the first,
 and each leaves alone what is done. So a run that is killed in any of them goes on at the first, and
@@ -16,6 +16,7 @@ the guards of its run.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -47,7 +48,6 @@ from spu_assigner.stream.clusters.moves.waves import (
 )
 from spu_assigner.stream.common.printable import counted, listed
 from spu_assigner.stream.common.quantities import bytes_text
-from spu_assigner.stream.job.failpoints import Failpoint, armed
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.log_dirs import Partition
 
@@ -75,7 +75,6 @@ class MovesRunner:
         self._kafka = kafka
         self._log = RunLog(seat, cluster_id)
         self._options = options
-        self._armed = armed()
         self._is_quiet = is_quiet
         self._throttle = WaveThrottle(kafka, rate=options.rate, force=options.force)
 
@@ -181,21 +180,19 @@ class MovesRunner:
         """Take the steps of one wave."""
         log, begun = self._log, time.monotonic()
 
-        def reach(failpoint: Failpoint) -> None:
-            """Where a test kills the process."""
-            self._armed.reach(failpoint, log.run.wave)
+        def reach(place: str) -> None:
+            sys.audit(f"spu_assigner.wave-{place}", log.run.wave)
 
-        wave = Wave(self._kafka, log, self._throttle, moves)
-        reach(Failpoint.WAVE_RECORDED)
+        wave = Wave(self._kafka, log, self._throttle, moves, self._print)
+        reach("recorded")
         wave.limit()
-        reach(Failpoint.WAVE_THROTTLED)
+        reach("throttled")
         wave.start()
-        reach(Failpoint.WAVE_STARTED)
+        reach("started")
         wave.wait()
-        reach(Failpoint.WAVE_ENDED)
+        reach("ended")
         log.change(throttles=log.cleared(self._throttle))
-        reach(Failpoint.WAVE_CLEARED)
-        self._kafka.elect(map(place_of, wave.moved))
+        reach("cleared")
         log.moved(wave.moved)
         log.record((), log.run.throttles)
         size = bytes_text(sum(map(copied_bytes, wave.moved)))

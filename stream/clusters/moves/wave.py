@@ -1,9 +1,13 @@
-"""One wave, from its record until all of its moves have ended or failed."""
+"""One wave, from its record until all of its moves have ended or failed.
+
+Leaders change in portions, as clients wait for them: of moves that take a leader away, a portion is
+under way; preferred leaders are elected for the next portion once brokers show those before.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition, MovesState
@@ -23,11 +27,15 @@ from spu_assigner.stream.clusters.moves.throttle import (
     refused_text,
 )
 from spu_assigner.stream.clusters.moves.waves import adding, copied_bytes
-from spu_assigner.stream.common.printable import listed
+from spu_assigner.stream.common.printable import counted, listed
+from spu_assigner.stream.common.quantities import bytes_text
 from spu_assigner.stream.kafka.log_dirs import Partition
 
 POLL_SECONDS: Final = 0.25
 NOTED_SECONDS: Final = 5.0  # between records of how far the wave is
+SHOWN_SECONDS: Final = 60.0  # between lines that say so
+PORTION: Final = 50  # leaders that change at once: producers waited 4 s for 282
+ELECTED_SECONDS_MAX: Final = 5.0  # until brokers show an elected leader: milliseconds
 SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
 SOURCE_SECONDS_MAX: Final = 60.0  # without a leader: a broker that restarts leads again by then
 
@@ -44,15 +52,21 @@ class Wave:
         log: RunLog,
         throttle: WaveThrottle,
         moves: Sequence[MovedPartition],
+        show: Callable[[str], None],
     ) -> None:
         self._kafka = kafka
         self._log = log
         self._throttle = throttle
+        self._show = show
         self.moved: list[MovedPartition] = []
         self._progress = look(kafka, log, moves)  # of each, when it was recorded
         self._pending = {at: each for each in moves if (at := place_of(each)) in self._progress}
+        self._to_start = [at for at in self._pending if self._progress[at] is MoveProgress.TO_START]
+        self._to_elect: dict[Partition, int] = {}  # the preferred leaders of what was moved
+        self._electing: frozenset[Partition] = frozenset()
         self._led: dict[Partition, float] = {}  # when each had a leader last
-        self._seen = self._noted = time.monotonic()  # something under way; when that was recorded
+        # When something was under way, recorded, shown and elected last.
+        self._seen = self._noted = self._shown = self._elected = time.monotonic()
         self._absent: list[int] = []  # brokers that it waits for
         unended = [
             each
@@ -82,16 +96,19 @@ class Wave:
         raise RefusedThrottleError(refused_text(failures))
 
     def start(self) -> None:
-        """Give Kafka the new lists.
+        """Give Kafka new lists, as many as may be under way.
 
         Raises:
             SeatTakenError: the moves were cancelled meanwhile; so is this wave.
         """
-        lists = {
-            at: each.after
-            for at, each in self._pending.items()
-            if self._progress[at] is MoveProgress.TO_START
-        }
+        leaving = {at for at, each in self._pending.items() if each.before[0] not in each.after}
+        waiting = [at for at in self._to_start if at in self._pending]
+        room = max(0, PORTION - len(leaving.difference(waiting)))
+        self._to_start = [at for at in waiting if at in leaving][room:]
+        later = frozenset(self._to_start)
+        lists = {at: self._pending[at].after for at in waiting if at not in later}
+        if not lists:
+            return
         refused = self._kafka.reassign(lists)
         for at, reason in refused.items():
             self._drop(at, f"Kafka does not move it: {reason}; fix that and run again")
@@ -105,11 +122,12 @@ class Wave:
         self._seen = time.monotonic()
 
     def wait(self) -> None:
-        """Return once all moves have ended, or failed."""
+        """Return once all moves have ended, with their preferred leaders, or failed."""
         while True:
             self._look()
-            if not self._pending:
+            if not (self._pending or self._to_elect):
                 return
+            self.start()
             if time.monotonic() > self._noted + NOTED_SECONDS:
                 self._note()
             self._log.seat.check()
@@ -118,8 +136,8 @@ class Wave:
     def _look(self) -> None:
         """Look once how far all are."""
         ongoing = self._kafka.ongoing()
-        shapes = self._kafka.shapes(topic for topic, _ in self._pending)
-        now = time.monotonic()
+        shapes = self._kafka.shapes(topic for topic, _ in (*self._pending, *self._to_elect))
+        now, to_start = time.monotonic(), frozenset(self._to_start)
         self._take_back_stalled(shapes, now)
         for at, move in [*self._pending.items()]:
             progress = progress_of(move, shapes.get(at), ongoing.get(at))
@@ -127,8 +145,26 @@ class Wave:
                 self._seen = now
             elif progress is MoveProgress.DONE:
                 self.moved.append(self._pending.pop(at))
+                self._to_elect[at] = move.after[0]
+            elif at in to_start and progress in (MoveProgress.TO_START, MoveProgress.NO_SOURCE):
+                pass
             elif progress is not MoveProgress.TO_START or now > self._seen + SEEN_SECONDS_MAX:
                 self._drop(at, fault_text(move, progress, shapes.get(at), ongoing.get(at)))
+        self._elect(shapes, now)
+
+    def _elect(self, shapes: Mapping[Partition, PartitionShape], now: float) -> None:
+        """Have the preferred leaders of the next portion elected, once the one before leads."""
+        left = {
+            at: broker
+            for at, broker in self._to_elect.items()
+            if at in shapes and shapes[at].leader != broker and broker in shapes[at].in_sync
+        }
+        if now < self._elected + ELECTED_SECONDS_MAX and self._electing & left.keys():
+            return
+        self._to_elect = {at: left[at] for at in left if at not in self._electing}
+        self._electing = frozenset([*self._to_elect][:PORTION])
+        self._elected = now
+        self._kafka.elect(self._electing)
 
     def _drop(self, at: Partition, why: str) -> None:
         self._log.fail(self._pending.pop(at), why)
@@ -171,6 +207,11 @@ class Wave:
         )
         self._log.note(len(self.moved), copied)
         self._noted = time.monotonic()
+        if self._noted > self._shown + SHOWN_SECONDS:
+            self._shown = self._noted
+            of = counted(len(self.moved) + len(pending), "partition")
+            done = f"{len(self.moved)} of {of} moved, {bytes_text(copied)} copied"
+            self._show(f"wave {self._log.run.wave:<4}{done}")
 
 
 def look(

@@ -4,7 +4,8 @@ Rule: the smallest go first, by the bytes that are copied, ties by name; what co
 order of the same replicas, or replicas that only go) is the smallest of all. A wave takes a move
 while none of its brokers has more than `bytes_max` to copy: those that receive a replica, those
 that give one up, and the preferred leader, from which the copy is read. One move of a broker is
-always permitted, however large. So small moves go together, and a wave takes about a minute.
+always permitted, however large. So small moves go together.
+A low rate makes waves longer, not smaller: it bounds the load; waves, what a cancel loses.
 
     1: t-2 [1, 2] → [2, 1]    0 MB
        t-0 [1, 2] → [3, 2]   10 MB
@@ -20,14 +21,14 @@ from typing import Final
 
 from spu_assigner.schemas.messages.wire import MovedPartition
 
-WAVE_SECONDS: Final = 60  # of copying at the rate of the throttle
-UNLIMITED_RATE: Final = 200_000_000  # bytes a second that a broker copies without a throttle
+WAVE_SECONDS: Final = 60  # of copying at full rate, or at that of a faster throttle
+FULL_RATE: Final = 200_000_000  # bytes a second that a broker copies without a throttle
 MOVES_MAX: Final = 500  # of a wave: with their throttle they fit in a message of Kafka's
 
 
 def wave_bytes(rate: int | None) -> int:
     """What a broker copies in one wave, under so many bytes a second; None: no throttle."""
-    return WAVE_SECONDS * (UNLIMITED_RATE if rate is None else rate)
+    return WAVE_SECONDS * max(rate or 0, FULL_RATE)
 
 
 def adding(move: MovedPartition) -> tuple[int, ...]:

@@ -49,10 +49,6 @@ class AppliedRecords:
         """Whether `apply` made this topic, or has found it as mapped."""
         return self.origin(topic, topic_id) in (Origin.CREATED, Origin.FOUND)
 
-    def is_made(self, topic: str, topic_id: str | None) -> bool:
-        """Whether `apply` made this topic."""
-        return self.origin(topic, topic_id) is Origin.CREATED
-
     def gone_id(self, topic: str) -> str | None:
         """Kafka's id of a topic that was there when it was last looked; None: none is known."""
         record = self.records.get(topic)

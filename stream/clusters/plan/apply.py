@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -18,6 +19,7 @@ from typing import Final
 import click
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.schemas.messages.wire import AppliedTopic, Origin
+from spu_assigner.stream.clusters.moves.reassigning import MIN_IN_SYNC, Reassigner
 from spu_assigner.stream.clusters.moves.runner import MovesRunner
 from spu_assigner.stream.clusters.plan.applied import adopted, record_of
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
@@ -39,11 +41,12 @@ from spu_assigner.stream.clusters.plan.rendering import (
 )
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, plan_now
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.common.printable import counted
+from spu_assigner.stream.common.printable import counted, listed
 
 OTHERS_SECONDS_MAX: Final = 5.0  # for another run to record what it has made
 POLL_SECONDS: Final = 0.05
 SEEN_SECONDS_MAX: Final = 30.0  # from the controller's answer to what a broker shows: milliseconds
+KNOWN_SECONDS_MAX: Final = 1.0  # until the first of new topics has its settings
 CHANGES_MAX: Final = 50  # topics of a request that makes them: reported and recorded together
 PARTITIONS_MAX: Final = 2_000  # of a request; Kafka's controller refuses 10,000 records at once
 
@@ -85,7 +88,7 @@ def apply_now(
     for line in [json_text(applied)] if is_json else apply_lines(applied):
         click.echo(line)
     left = [*left_lines(applied), *(() if moves is None else move_lines(moves))]
-    for line in left:
+    for line in [*_warnings(applied, request), *left]:
         click.echo(f"apply: {line}", err=True)
     return 1 if left or not (moves is None or moves.is_whole) else 0
 
@@ -105,6 +108,42 @@ def _confirm(deletes: Sequence[TopicChange]) -> None:
         )
     if not click.confirm(f"Delete {what}?", err=True):
         raise NotConfirmedError(f"{what} are not to be deleted; nothing was done")
+
+
+def _warnings(applied: AppliedPlan, request: PlanRequest) -> Iterator[str]:
+    """What is wrong with the settings of topics that were created, or that the request names."""
+    plan, configs = applied.plan, request.configs or {}
+    lists = {**plan.unchanged, **{each.topic: each.after for each in plan.changes}}
+    there = lists.keys() - {each.topic for each in applied.failed}
+    topics = applied.created if request.configs is None else sorted(there)
+    places = [(topic, name) for topic in topics for name in (MIN_IN_SYNC, *configs.get(topic, ()))]
+    with Reassigner(request.ledger_connection()) as kafka:
+        begun = time.monotonic()
+        while topics:  # A broker may not know a new topic yet; without the right none is known.
+            found = kafka.settings(places, with_defaults=True)
+            known = [found[topic, MIN_IN_SYNC] is not None for topic in topics]
+            seconds = SEEN_SECONDS_MAX if any(known) else KNOWN_SECONDS_MAX
+            if all(known) or time.monotonic() > begun + seconds:
+                break
+            time.sleep(POLL_SECONDS)
+    few: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
+    for topic in topics:
+        least, factor = int(found[topic, MIN_IN_SYNC] or 0), min(map(len, lists[topic]))
+        if factor <= least:
+            few[factor, least].append(topic)
+        for name, value in configs.get(topic, {}).items() if least else ():
+            if found[topic, name] != value:
+                yield (
+                    f"warning: {topic}: {name} is {found[topic, name]} in Kafka and {value} in the "
+                    "file; it stays: `kafka-configs --alter` changes it"
+                )
+    for (factor, least), names in few.items():
+        refused, down = "producers with acks=all are refused", "while a broker of theirs is down,"
+        what = f"{down} {refused}, and" if factor == least else f"{refused}; {down}"
+        yield (
+            f"warning: {listed(names)}: replication factor {factor}, {MIN_IN_SYNC} {least}: {what} "
+            "drain and rebalance do not begin; raise the factor, or lower the setting"
+        )
 
 
 def apply_plan(

@@ -15,7 +15,6 @@ from spu_assigner.stream.kafka.config.command_options import (
     CONNECTION_OPTIONS,
     FILE,
     Command,
-    Form,
     broker_options,
     errors_end_with,
     globs_option,
@@ -61,7 +60,7 @@ _OPTIONS: Final = (
         "--desired",
         metavar="FILE",
         type=click.Path(path_type=Path),
-        help="Topics as they are to be, in YAML: sends events instead of changing Kafka.",
+        help="Topics as they are to be, in YAML: events for the job, not changes of Kafka.",
     ),
 )
 
@@ -126,9 +125,8 @@ def plan(
     Then: the bytes to copy, what each broker holds before and after, and how many topics have no
     map. Topics that are as mapped are recorded in applied-topics as seen, if it is there.
 
-    With --desired it shows instead which events the job is to be sent so that the cluster has the
-    topics of a file: + is created, ~ grows, ! cannot be as desired, . is not in the file and stays;
-    --out writes the events, for `produce events`.
+    With --desired it shows which events the job is to be sent for the topics of a file: + created,
+    ~ changed, ! cannot be as desired, . not in the file; --out writes them, for `produce events`.
 
     Exit status: 0 nothing to do; 2 something to do; 1 an error, wrong usage, or a topic that cannot
     be made as mapped.
@@ -137,12 +135,12 @@ def plan(
     from spu_assigner.stream.clusters.plan.sources import costed_plan, write_whole
 
     if desired is not None:
-        from spu_assigner.stream.clusters.desired.command import events_text, plan_desired
+        from spu_assigner.schemas.json_lines.lines import event_to_json
+        from spu_assigner.stream.clusters.desired.command import plan_desired
 
-        if (events := _desired(request, desired)) is None:
-            return 1
+        events = _desired(request, desired)
         if out is not None:
-            write_whole(out, events_text(events))
+            write_whole(out, "".join(f"{event_to_json(each)}\n" for each in events.events))
         return plan_desired(events, request.cluster_id, is_json=is_json)
 
     _require_cluster(request)
@@ -159,6 +157,7 @@ def plan(
 @click.command("apply")
 @click.argument("plan_file", metavar="[PLAN]", type=click.Path(path_type=Path), required=False)
 @json_option
+@click.option("--create", "is_create", is_flag=True, help="With --desired: make the topics, too.")
 @click.option("--yes", "is_sure", is_flag=True, help="Delete topics without asking.")
 @click.option("--moves", "has_moves", is_flag=True, help="Also move existing partitions.")
 @click.option(
@@ -183,6 +182,7 @@ def apply(
     is_json: bool,
     desired: Path | None,
     wait: float,
+    is_create: bool,
     is_sure: bool,
     has_moves: bool,
     is_cancel: bool,
@@ -198,7 +198,8 @@ def apply(
     their records and bytes were shown and confirmed: on a terminal, or by --yes.
 
     PLAN, what `plan --out` kept, is applied only if all that it speaks of is as it was, or is done
-    already. With --desired, events are sent to the job, and their answers shown.
+    already. With --desired, events are sent to the job, and their answers shown; with --create the
+    topics of the file are then created in Kafka, or grown.
 
     Exit status: 0 all is done; 1 something is not; 2 wrong usage or settings; 3 with --desired, no
     answer in time.
@@ -212,27 +213,35 @@ def apply(
         for line in left:
             click.echo(f"apply: {line}", err=True)
         return 1 if left else 0
-    if desired is not None:
-        from spu_assigner.stream.clusters.desired.command import apply_desired
+    from spu_assigner.stream.clusters.plan.apply import apply_now
 
-        if (events := _desired(request, desired)) is None:
-            return 1
-        output: Form = "json" if is_json else "table"
-        return apply_desired(events, request.connection, output=output, wait=wait)
+    if desired is not None:
+        from spu_assigner.stream.client.sending import NOT_ANSWERED
+        from spu_assigner.stream.clusters.desired.command import apply_desired
+        from spu_assigner.stream.kafka.topics import REPLICA_MAP, topic_name
+
+        events = _desired(request, desired)
+        status = apply_desired(events, request.connection, is_json=is_json, wait=wait)
+        if not is_create or status == NOT_ANSWERED:
+            return status
+        request = replace(request, configs=events.configs)
+        status = max(status, apply_now(request, None, None, is_json=is_json, is_sure=False))
+        if not is_json:
+            maps = topic_name(REPLICA_MAP, prefix=request.connection.prefix)
+            shown = f"`spu-assigner watch --cluster {request.cluster_id} --from-beginning`"
+            click.echo(f"the replica maps are in topic {maps}; {shown} shows them")
+        return status
+    if is_create:
+        raise click.UsageError("--create needs --desired")
     if move_options != MoveOptions() and not has_moves:
         raise click.UsageError("--throttle and --force need --moves")
     from spu_assigner.stream.clusters.moves.runner import moving
-    from spu_assigner.stream.clusters.plan.apply import apply_now
     from spu_assigner.stream.clusters.plan.sources import read_plan
 
     saved = None
     if plan_file is not None:
-        choices = (request.cluster_id, request.file, request.globs, request.foreign)
-        if any((*choices, request.delete, request.recreate)):
-            raise click.UsageError(
-                "PLAN says what to do: leave out --cluster, --maps, --topics, --delete, --recreate "
-                "and --foreign"
-            )
+        how = {"plan_file", "output", "is_sure", "has_moves", "throttle", "force"}
+        _require_alone("PLAN, which says what to do", how)
         saved = read_plan(plan_file)
         request = replace(request, cluster_id=saved.cluster_id)
     _require_cluster(request)
@@ -257,11 +266,12 @@ def _require_alone(what: str, allowed: Collection[str]) -> None:
         raise click.UsageError(f"{', '.join(given)} cannot be given with {what}; leave it out")
 
 
-def _desired(request: PlanRequest, file: Path) -> DesiredEvents | None:
+def _desired(request: PlanRequest, file: Path) -> DesiredEvents:
     """What the job is to be sent; no option that means nothing for desired topics is given."""
     from spu_assigner.stream.clusters.desired.command import find_desired
 
-    _require_alone("desired topics", {"desired", "cluster_id", "out", "wait", "output"})
+    allowed = {"desired", "cluster_id", "out", "wait", "is_create", "output"}
+    _require_alone("desired topics", allowed)
     _require_cluster(request)
     connection = request.connection
     target = request.target_connection or connection

@@ -22,13 +22,14 @@ known, and never counted as nothing.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import chain
 from typing import Final
 
 from spu_assigner.core.base.errors import AssignerError
+from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.model import (
     BrokerLoad,
@@ -85,7 +86,9 @@ def make_plan(
     for name, wanted in sorted(maps.topics.items()):
         rows, topic_id = cluster.rows(name), cluster.ids.get(name)
         if wanted.short:
-            why = _short_text(wanted.short, is_there=rows is not None)
+            after = "it is created with all" if rows is None else "what is in Kafka stays"
+            partitions = listed(sorted(wanted.short))
+            why = f"the lists of partitions {partitions} wait for a replica; {after}"
             waiting.append(TopicReason(topic=name, reason=why))
         if wanted.replicas is None:
             match _deletion(name, wanted, cluster, applied):
@@ -129,7 +132,12 @@ def make_plan(
             if not applied.is_known(name, cluster.ids.get(name))
             and cluster.is_as_mapped(name, maps.topics[name])
         ),
-        unmapped=tuple(_unmapped(maps, cluster, globs)),
+        unmapped=tuple(  # Of one whose create waits it is known.
+            name
+            for name in sorted(cluster.topics.keys() - maps.lists().keys() - maps.waiting.keys())
+            if not globs or any(fnmatchcase(name, glob) for glob in globs)
+            if cluster.reserved(name) is None
+        ),
         unmatched=tuple(glob for glob in globs if not any(fnmatchcase(n, glob) for n in names)),
         # Their maps are as they were adopted, so it is Kafka that has changed.
         reassigned=tuple(
@@ -147,17 +155,9 @@ def _deletion(
         return None
     if rows is None:
         return TopicReason(topic=name, reason=HIDDEN) if name in cluster.hidden else None
-    if wanted.was_released or not applied.is_made(name, topic_id):
+    if wanted.was_released or applied.origin(name, topic_id) is not Origin.CREATED:
         return TopicReason(topic=name, reason=RELEASED if wanted.is_released else NOT_OURS)
     return TopicChange(topic=name, kind=ChangeKind.DELETE, before=rows, topic_id=topic_id)
-
-
-def _unmapped(maps: Maps, cluster: KafkaCluster, globs: Collection[str]) -> Iterator[str]:
-    """The topics in Kafka that have no map; one whose create waits is known, and gets its map."""
-    for name in sorted(cluster.topics.keys() - maps.lists().keys() - maps.waiting.keys()):
-        is_meant = not globs or any(fnmatchcase(name, glob) for glob in globs)
-        if is_meant and cluster.reserved(name) is None:
-            yield name
 
 
 def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
@@ -268,11 +268,6 @@ def _refusal(change: TopicChange, cluster: KafkaCluster, *, is_ours: bool) -> st
         "the request (`spu-assigner produce topic-release`) and choose another name, or give "
         f"`--foreign {change.topic}` to have this topic changed"
     )
-
-
-def _short_text(short: frozenset[int], *, is_there: bool) -> str:
-    what = f"the lists of partitions {listed(sorted(short))} wait for a replica"
-    return f"{what}; what is in Kafka stays" if is_there else f"{what}; it is created with all"
 
 
 def plan_load(

@@ -16,6 +16,8 @@ from msgspec import Meta
 from spu_assigner.core.base.limits import KAFKA_OWN, SPU_ID_MAX
 from spu_assigner.core.base.records import Mode, ReplicaMap
 from spu_assigner.core.base.structs import FrozenStruct
+from spu_assigner.core.constraints.improvable import Improvable
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.moves.status import new_move
 from spu_assigner.stream.common.release import RELEASE
@@ -27,6 +29,7 @@ Name = Annotated[str, Meta(pattern=r"^(?!\.\.?$)[a-zA-Z0-9._-]{1,249}\Z")]  # of
 # The replicas of one partition, the preferred leader first.
 Row = Annotated[tuple[Broker, ...], Meta(min_length=1)]
 Rows = tuple[Row, ...]
+Configs = Mapping[str, Mapping[str, str]]  # settings of topics, as Kafka takes them
 
 FORMAT: Final = 3  # of a plan's file
 UNDO_MARK: Final = "undo"  # the ids of the events of `drain --undo` begin so
@@ -63,6 +66,7 @@ class Maps:
     topics: Mapping[str, Wanted]
     waiting: Mapping[str, str] = field(default_factory=dict)  # creates without a map: for what
     is_live: bool = True  # the job's, in Kafka, and can be read again; else of a file
+    state: ClusterState | None = field(default=None, compare=False)  # that they are of
 
     def lists(self) -> dict[str, Rows]:
         """The lists of each topic that is not deleted."""
@@ -76,6 +80,7 @@ class Partition:
 
     replicas: Row
     in_sync: frozenset[int]
+    leader: int = -1  # that it has now; -1: none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +106,15 @@ class KafkaCluster:
         if topic in self.own:
             return "is called like a topic of the product; use another name, or another prefix"
         return None
+
+    def partitions_ahead(self, topics: Mapping[str, Wanted]) -> int:
+        """The partitions that are not as mapped; lists that wait for a replica aside."""
+        return sum(
+            number not in wanted.short and (row,) != found[number : number + 1]
+            for topic, wanted in topics.items()
+            for found in [self.rows(topic) or ()]
+            for number, row in enumerate(wanted.replicas or ())
+        )
 
     def is_as_mapped(self, topic: str, wanted: Wanted) -> bool:
         """Whether a topic is exactly as mapped, and may be recorded as found."""
@@ -211,6 +225,8 @@ class TopicsPlan(FrozenStruct, frozen=True, kw_only=True):
     reassigned: tuple[str, ...] = ()
     """To move, since others have changed them in Kafka after their adoption."""
     unseen: UnseenTopics = UnseenTopics()
+    improvable: Improvable = Improvable()
+    partitions_ahead: Count = 0  # not in Kafka as mapped
     load: PlanLoad = PlanLoad()
 
     def of(self, kind: ChangeKind) -> list[TopicChange]:

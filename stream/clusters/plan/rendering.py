@@ -70,6 +70,15 @@ def plan_lines(plan: TopicsPlan, *, width: int | None = None) -> Iterator[str]:
     parts = [f"{len(plan.of(kind))} to {kind}" for kind in ChangeKind]
     parts += [f"{len(found)} {what}" for what, found in others.items() if found]
     yield ("" if plan.changes else "nothing to do: ") + ", ".join(parts)
+    improvable = plan.improvable
+    figures = (
+        (improvable.few_racks, "list", " on fewer racks than the ring has"),
+        (improvable.broken_rules, "list", " against a rule of the topic"),
+        (improvable.one_leader, "topic", " led by one broker alone"),
+        (plan.partitions_ahead, "partition", " not as mapped"),
+    )
+    if better := [f"{counted(count, what)}{so}" for count, what, so in figures if count]:
+        yield f"could be better: {', '.join(better)}"
     for each in plan.unmatched:
         yield f"no topic matches --topics {each}; check it"
     if plan.reassigned:

@@ -22,7 +22,8 @@ from confluent_kafka import Message
 from spu_assigner.core.assigner import Assigner
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.core.base.events import Event, TopicRelease
-from spu_assigner.core.base.records import Answer, ReplicaMap, Wait, Waiting
+from spu_assigner.core.base.records import Answer, ReplicaMap, Wait
+from spu_assigner.core.constraints.improvable import Improvable, improvable
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.topic import map_of
 from spu_assigner.schemas.errors import DecodeError
@@ -31,6 +32,7 @@ from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
 from spu_assigner.stream.clusters.plan.decision import make_plan, plan_load, rest_of
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
+    Configs,
     KafkaCluster,
     Maps,
     TopicsPlan,
@@ -42,18 +44,12 @@ from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.common.printable import listed, printable
 from spu_assigner.stream.job.shard.clusters import output_key
-from spu_assigner.stream.job.shard.published import checked_record, cluster_messages
+from spu_assigner.stream.job.shard.published import PublishedState, checked_record, own_messages
 from spu_assigner.stream.kafka.cloud_events import tombstone_is_release
 from spu_assigner.stream.kafka.config.command_options import reading
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
-from spu_assigner.stream.kafka.topics import (
-    APPLIED_TOPICS,
-    ASSIGNER_STATE,
-    REPLICA_MAP,
-    TOPICS,
-    topic_name,
-)
+from spu_assigner.stream.kafka.topics import APPLIED_TOPICS, REPLICA_MAP, TOPICS, topic_name
 
 LOOKS_MAX: Final = 3  # at topics that are recorded and not seen: another run may just make them
 LOOK_SECONDS: Final = 0.2
@@ -76,10 +72,11 @@ class PlanRequest:
     delete: bool = False
     recreate: bool = False
     foreign: tuple[str, ...] = ()  # globs
+    configs: Configs | None = None  # of the only topics that are meant, to create them with
 
     def target(self) -> Target:
         """The Kafka cluster whose topics are to be as mapped."""
-        return Target(self.target_connection or self.connection)
+        return Target(self.target_connection or self.connection, self.configs or {})
 
     def ledger_connection(self) -> Connection:
         """To the Kafka cluster of the mapped topics, with the prefix of the job's topics."""
@@ -106,9 +103,10 @@ class PlanRequest:
                 return read_maps(self.connection, saved.cluster_id, lists.__contains__)
             topics = {name: Wanted(replicas=rows or None) for name, rows in lists.items()}
             return Maps(cluster_id=saved.cluster_id, topics=topics, is_live=False)
+        is_meant = matcher(self.globs) if self.configs is None else self.configs.__contains__
         if self.file is None:
-            return read_maps(self.connection, self.cluster_id, matcher(self.globs))
-        return maps_of_events(self.file, self.cluster_id, matcher(self.globs))
+            return read_maps(self.connection, self.cluster_id, is_meant)
+        return maps_of_events(self.file, self.cluster_id, is_meant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +172,9 @@ def costed_plan(request: PlanRequest) -> TopicsPlan:
         if found.ledger.is_there:
             with suppress(ClientError):  # A plan is as good without it.
                 found.ledger.record(seen(found.notes, found.applied))
+        ahead = found.cluster.partitions_ahead(found.maps.topics)
+        could = improvable(found.maps.state) if found.maps.state else Improvable()
+        plan = replace(plan, improvable=could, partitions_ahead=ahead)
         return with_load(plan, found, request, target)
 
 
@@ -212,34 +213,35 @@ def matcher(globs: Sequence[str]) -> Callable[[str], bool]:
 
 def read_maps(connection: Connection, cluster_id: str, is_meant: Callable[[str], bool]) -> Maps:
     """What the job has published, as far as it is committed now."""
-    latest: dict[str, dict[str, Message]] = {REPLICA_MAP: {}, ASSIGNER_STATE: {}}
+    published, latest = PublishedState(connection.prefix), dict[str, Message]()
     released: set[str] = set()  # topics, now or before
-    for name, topic, message in cluster_messages(connection, cluster_id):
-        if is_meant(topic):
-            latest[name][topic] = message
-            if name == REPLICA_MAP and _is_release(message):
+    for name, key, message in own_messages(connection, cluster_id):
+        published.take_message(name, message)
+        topic = key.decode("utf-8", "replace").partition("/")[2]
+        if name == REPLICA_MAP and is_meant(topic):
+            latest[topic] = message
+            if _is_release(message):
                 released.add(topic)
+    state = published.unchecked(cluster_id)
     topics = {
-        topic: _wanted(
+        topic: wanted_of(
             checked_record(message, ReplicaMap, output_key),
             is_released=_is_release(message),
             was_released=topic in released,
         )
-        for topic, message in latest[REPLICA_MAP].items()
+        for topic, message in latest.items()
     }
-    entries = (
-        checked_record(each, Waiting, output_key) for each in latest[ASSIGNER_STATE].values()
-    )
-    return Maps(cluster_id=cluster_id, topics=topics, waiting=_waiting(entries))
+    waiting = _waiting(state, is_meant)
+    return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting, state=state)
 
 
 def maps_of_state(state: ClusterState) -> Maps:
     """The maps of a cluster's state, which the job may not have published."""
     topics = {
-        name: _wanted(map_of(state.cluster_id, name, topic), is_released=False, was_released=False)
+        name: wanted_of(map_of(state.cluster_id, name, topic))
         for name, topic in state.topics.items()
     }
-    waiting = _waiting(state.waiting.values())
+    waiting = _waiting(state, lambda _: True)
     return Maps(cluster_id=state.cluster_id, topics=topics, waiting=waiting, is_live=False)
 
 
@@ -252,13 +254,13 @@ def maps_of_events(file: Path, cluster_id: str, is_meant: Callable[[str], bool])
         for answer in answers:
             if isinstance(answer, ReplicaMap) and is_meant(answer.topic):
                 before = topics.get(answer.topic, Wanted(replicas=None))
-                topics[answer.topic] = _wanted(
+                topics[answer.topic] = wanted_of(
                     answer, is_released=is_release, was_released=is_release or before.was_released
                 )
 
-    entries = state_of_events(file, cluster_id, take).waiting.values()
-    waiting = _waiting(each for each in entries if is_meant(each.topic))
-    return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting, is_live=False)
+    state = state_of_events(file, cluster_id, take)
+    waiting = _waiting(state, is_meant)
+    return Maps(cluster_id=cluster_id, topics=topics, waiting=waiting, is_live=False, state=state)
 
 
 def state_of_events(
@@ -286,7 +288,9 @@ def state_of_events(
     return assigner.clusters[cluster_id]
 
 
-def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) -> Wanted:
+def wanted_of(
+    found: ReplicaMap | None, *, is_released: bool = False, was_released: bool = False
+) -> Wanted:
     """A topic by its latest map; None: it is deleted."""
     if found is None or found.replicas is None:
         return Wanted(replicas=None, is_released=is_released, was_released=was_released)
@@ -302,13 +306,13 @@ def _wanted(found: ReplicaMap | None, *, is_released: bool, was_released: bool) 
     )
 
 
-def _waiting(entries: Iterable[Waiting | None]) -> dict[str, str]:
+def _waiting(state: ClusterState, is_meant: Callable[[str], bool]) -> dict[str, str]:
     """Creates without a map, and for what they wait."""
     return {
         entry.topic: f"its create of {entry.partitions} partitions waits for room for "
         f"{entry.replication_factor} replicas of each"
-        for entry in entries
-        if entry is not None and entry.kind is Wait.CREATE
+        for entry in state.waiting.values()
+        if entry.kind is Wait.CREATE and is_meant(entry.topic)
     }
 
 

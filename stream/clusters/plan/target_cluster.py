@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import NewPartitions, NewTopic, OffsetSpec
 from spu_assigner.stream.clusters.plan.model import (
     ChangeKind,
+    Configs,
     KafkaCluster,
     Partition,
     Rows,
@@ -67,11 +68,12 @@ class Target:
     """A Kafka cluster, through one admin client, which is closed at the end of a `with`.
 
     All that ask raise ClientError where Kafka does not answer, or this user may not: of a request
-    that changes something, it may have been made.
+    that changes something, it may have been made. Topics are created with these settings.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, configs: Configs | None = None) -> None:
         self._connection = connection
+        self._configs = configs or {}
         self._client = connection.client()
         self._admin = DiagnosedAdmin(self._client)
 
@@ -93,6 +95,7 @@ class Target:
                 Partition(
                     replicas=tuple(each.partitions[number].replicas),
                     in_sync=frozenset(each.partitions[number].isrs),
+                    leader=each.partitions[number].leader,
                 )
                 for number in sorted(each.partitions)
             )
@@ -217,7 +220,10 @@ class Target:
         lists = {each.topic: [list(row) for row in each.added] for each in changes}
         match changes[0].kind:
             case ChangeKind.CREATE:
-                new = [NewTopic(name, len(x), replica_assignment=x) for name, x in lists.items()]
+                new = [
+                    NewTopic(n, len(x), replica_assignment=x, config=dict(self._configs.get(n, {})))
+                    for n, x in lists.items()
+                ]
                 futures = self._admin.create_topics(new, **_TIMES)
             case ChangeKind.CHANGE:
                 grown = [

@@ -30,9 +30,10 @@ from spu_assigner.schemas.messages.wire import CommitMarker, MovesRun, MovesStat
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.shard.tally import Figures, Tally
+from spu_assigner.stream.kafka.election import FollowerLook
 
 PREFIX: Final = "spu_assigner_"
-# Each has eleven series, and one for each of up to eight resources; what is beyond comes as one.
+# Each has fourteen series, and one for each of up to eight resources; what is beyond comes as one.
 CLUSTERS_SHOWN: Final = 20
 OTHERS: Final = "(others)"  # no legal cluster id
 # Seconds: an empty machine answers one request in 0.1, a full batch takes seconds.
@@ -51,6 +52,9 @@ _CLUSTER: Final[tuple[tuple[str, str, Callable[[Figures], float]], ...]] = (
     ("assigned_partitions", "partitions with replicas", lambda figures: figures.partitions),
     ("topics", "topics that have a map", lambda figures: figures.topics),
     ("waiting", "creates and repairs that wait for room", lambda figures: figures.waiting),
+    ("lists_on_few_racks", "of fewer racks than the ring has", lambda figures: figures.few_racks),
+    ("lists_against_rules", "lists that break a hard rule", lambda figures: figures.broken_rules),
+    ("topics_of_one_leader", "that others could lead, too", lambda figures: figures.one_leader),
 )
 
 Place = tuple[str, int]  # an input topic, with its prefix, and a partition of it
@@ -73,6 +77,7 @@ class Metrics(Collector):
     ) -> None:
         self.registry = prometheus.CollectorRegistry(auto_describe=False)
         self.attempts = 0  # to send a batch: each is a sign of life
+        self.looks: Mapping[str, FollowerLook] = {}  # the last of the followers of each cluster
         self._answers = self._counter(
             "answers", "messages of topic-status in committed batches", "request", "status", "code"
         )
@@ -220,6 +225,11 @@ class Metrics(Collector):
                 for resource, share in shares.get(cluster, {}).items()
             ),
         )
+        ages = (([name], self._clock() - at) for name, (at, _) in self.looks.items())
+        ahead = (([name], count) for name, (_, count) in self.looks.items() if count is not None)
+        yield _gauges("follow_age_seconds", "since `follow` last looked", ["cluster"], ages)
+        what = "partitions that are not in Kafka as mapped, when `follow` last looked"
+        yield _gauges("follow_partitions_ahead", what, ["cluster"], ahead)
         yield _gauges(
             "clusters",
             "clusters; measured are those that had an event in this process",

@@ -1,9 +1,10 @@
 """Observes what the job does not report by itself: Spark's progress, signs of life, where the input
 ends.
 
-It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, three
-requests to the broker each `LAG_SECONDS`, and two a second where moves are recorded. What does not
-answer is left out and asked again; the query continues in either case.
+It has threads of its own and asks Spark and Kafka little: a few calls to the JVM a second, four
+requests to the broker each `LAG_SECONDS`, one more for each cluster that is followed, and two a
+second where moves are recorded. What does not answer is left out and asked again; the query
+continues in either case.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from spu_assigner.stream.job.metrics.counters import Metrics, add_job
 from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.election import last_looks
 from spu_assigner.stream.kafka.moves_record import MovesFollower
 from spu_assigner.stream.kafka.retry import look_again
 
@@ -160,6 +162,8 @@ class Watch:
                     described = describe(admin, topics, REQUEST_SECONDS_MAX)
                     see_inputs(ids_of(described))
                     ends = spans_of(admin, described, REQUEST_SECONDS_MAX)
+                    new = last_looks(admin, self._settings.topic_prefix, REQUEST_SECONDS_MAX)
+                    self.metrics.looks = {**self.metrics.looks, **new}
                 except KafkaException:  # Then there is no lag to read.
                     look_again(admin, seconds=REQUEST_SECONDS_MAX)
                 self.metrics.ends(ends)

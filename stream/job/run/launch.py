@@ -22,8 +22,8 @@ from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.private_files import open_private
 from spu_assigner.stream.job.faults import SparkGoneError
 from spu_assigner.stream.job.lifecycle import Job, start_query
-from spu_assigner.stream.job.run.archive_writing import written_at_end
 from spu_assigner.stream.job.run.demo import Play, examples
+from spu_assigner.stream.job.run.spark_class_archive import written_at_end
 from spu_assigner.stream.job.session import build_session, ensure_jars, stderr_to
 from spu_assigner.stream.job.start_checks import check_early
 from spu_assigner.stream.kafka.config.settings import Settings

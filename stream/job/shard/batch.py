@@ -37,6 +37,7 @@ from spu_assigner.stream.job.shard.tally import (
     Answered,
     Tally,
     figures_of,
+    search,
 )
 from spu_assigner.stream.kafka.topics import TOPICS
 
@@ -190,6 +191,8 @@ class ShardBatch:
         """What the batch came to, when all is answered."""
         unmeasured = self._clusters.unmeasured
         unmeasured |= dict.fromkeys(self._touched)
+        self._clusters.unsearched |= dict.fromkeys(self._touched)
+        could = search(self._clusters)
         names = list(islice(unmeasured, MEASURED_MAX))
         for name in names:
             del unmeasured[name]
@@ -200,7 +203,7 @@ class ShardBatch:
             answers=self._answers,
             dead_letters=self._dead_letters,
             repeated=self._repeated,
-            clusters={name: figures_of(each) for name, each in states.items()},
+            clusters={name: figures_of(each, could.get(name)) for name, each in states.items()},
             shares={name: by_resource for name, by_resource in shares.items() if by_resource},
             cluster_count=len(self._clusters),
         )

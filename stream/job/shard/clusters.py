@@ -21,6 +21,7 @@ from spu_assigner.core.base.records import (
     SpuChanged,
     Waiting,
 )
+from spu_assigner.core.constraints.improvable import Improvable
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.job.shard.state_log import pack_entry, unpack_entries
@@ -70,6 +71,9 @@ class Clusters(Mapping[str, ClusterState]):
     def __init__(self) -> None:
         self._states: dict[str, ClusterState | bytearray] = {}  # bytes: entries, not yet decoded
         self.unmeasured: dict[str, None] = {}  # changed since their figures were reported
+        self.unsearched: dict[str, None] = {}  # likewise since it was looked what could be better
+        self.improvable: dict[str, Improvable] = {}  # of clusters where something could
+        self.rests_until = 0.0  # by the monotonic clock: before, none is searched
 
     def of(self, cluster_id: str) -> ClusterState:
         """A cluster's state; empty if nothing is known of it."""

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import Message
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.core.base.records import Entry, EntryKind, ReplicaMap
+from spu_assigner.core.base.records import Entry, ReplicaMap
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.core.state.consistency_check import faults
 from spu_assigner.schemas.errors import DecodeError
@@ -106,6 +106,11 @@ class PublishedState:
             if not self._clusters[cluster_id]:
                 del self._clusters[cluster_id]
 
+    def take_message(self, topic: str, message: Message) -> None:
+        """Likewise a message as it was read."""
+        place = int(message.partition() or 0), int(message.offset() or 0)
+        self.take(topic, message.key() or b"", message.value(), place=place)
+
     def entries(self, cluster_id: str) -> Iterator[tuple[bytes, bytes]]:
         """A cluster's entries as a shard's state has them."""
         for key, (_, value, _, _) in self._clusters[cluster_id].items():
@@ -146,8 +151,7 @@ def read_published(connection: Connection, *, held_seconds: float | None = None)
         if held_seconds is not None:
             reader.require_settled(held_seconds)
         for topic, message in reader.drain_messages():
-            place = int(message.partition() or 0), int(message.offset() or 0)
-            published.take(topic, message.key() or b"", message.value(), place=place)
+            published.take_message(topic, message)
     return published
 
 
@@ -163,19 +167,9 @@ def read_cluster_state(connection: Connection, cluster_id: str) -> ClusterState:
 
 def _read_cluster(connection: Connection, cluster_id: str) -> ClusterState:
     published = PublishedState(connection.prefix)
-    for topic, key, message in own_messages(connection, cluster_id):
-        place = int(message.partition() or 0), int(message.offset() or 0)
-        published.take(topic, key, message.value(), place=place)
+    for topic, _, message in own_messages(connection, cluster_id):
+        published.take_message(topic, message)
     return published.restored(cluster_id)
-
-
-def cluster_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, str, Message]]:
-    """What is committed of a cluster's maps and of what waits: where, the topic, the message."""
-    own = f"{cluster_id}/".encode()
-    begins = {REPLICA_MAP: own, ASSIGNER_STATE: own + f"{EntryKind.WAITING}/".encode()}
-    for name, key, message in own_messages(connection, cluster_id):
-        if key.startswith(begins[name]):
-            yield name, key.removeprefix(begins[name]).decode("utf-8", "replace"), message
 
 
 def own_messages(connection: Connection, cluster_id: str) -> Iterator[tuple[str, bytes, Message]]:

@@ -22,13 +22,13 @@ from spu_assigner.schemas.messages.codec import decode_event, decode_record
 from spu_assigner.schemas.messages.wire import RecoveredFrom
 from spu_assigner.stream.audit.rebuild import last_marker, recover, survey
 from spu_assigner.stream.job.checkpoint.recovered import RecoveryError
-from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.job.lifecycle import Job, start_query
 from spu_assigner.stream.job.marker_check import FencedError, ForeignCheckpointError
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.events.builders import Events
 from support.events.one_cluster import picture
+from support.failpoints import Failpoint, dying_at
 from support.job.small_job import SHARDS_LEFT, small_job
 from support.job.streams import Streams
 from support.kafka.traffic import PATIENCE_SECONDS, process_all
@@ -259,7 +259,7 @@ def test_a_recovery_that_is_killed_is_run_again(settings: Settings) -> None:
             text=True,
         )
 
-    killed = command({VARIABLE: Failpoint.BEFORE_RECOVERY_MARKER})
+    killed = command(dying_at(Failpoint.BEFORE_RECOVERY_MARKER))
     assert killed.returncode == -signal.SIGKILL
     names = [path.name for path in Path(settings.checkpoint).glob("[!.]*")]
     assert sorted(names) == ["metadata", "recovery"]

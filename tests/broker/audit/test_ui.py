@@ -1,11 +1,13 @@
 """`spu-assigner ui` in a real browser: what a job has written is seen, and what comes is followed.
 
-The outputs are written by the parts of the job themselves, without Spark.
+The outputs are written by the parts of the job themselves, without Spark. With `--write-pictures`
+what docs/ shows of a broker is kept.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,14 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from playwright.sync_api import Browser, Page, expect
 from spu_assigner.core.base.events import LeaveMode
+from spu_assigner.stream.client.announced import LABEL
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.kafka.acls import Role, acls
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.events.builders import Events
+from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob, small_job
 from support.job.streams import TOPIC_EVENTS, Outgoing
 from support.kafka.secured import PLAIN_PASSWORD, Secured
@@ -30,6 +35,7 @@ from support.kafka.shared_broker import SharedBroker
 from support.pages.browser import Complaints
 from support.pages.ui_story import story
 
+PICTURES = Path(__file__).parents[3] / "docs"
 PREFIX = "ui."
 SEEN_MS = 60_000.0  # generous: a page looks every second
 END_SECONDS_MAX = 60.0
@@ -101,6 +107,12 @@ def shown(kafka: SharedBroker) -> Iterator[Shown]:
 
 
 @pytest.fixture
+def pictures(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """Where pictures go."""
+    return PICTURES if request.config.getoption("--write-pictures") else tmp_path
+
+
+@pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
     """A page in which nothing may go wrong."""
     with browser.new_page() as page:
@@ -119,9 +131,12 @@ def open_when_there(page: Page, pages: Served, cluster_id: str, path: str = "") 
 
 
 @pytest.mark.smoke
-def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, page: Page) -> None:
+def test_from_the_list_of_clusters_to_why_a_partition_is_there(
+    shown: Shown, page: Page, pictures: Path
+) -> None:
     """The way an operator goes: cluster, ring, topics, map, reason."""
     _, pages = shown
+    page.set_viewport_size({"width": 1280, "height": 1420})
     page.goto(pages.url)
     row = page.get_by_role("row").filter(has=page.get_by_role("link", name="prod-eu"))
     expect(row).to_contain_text("1 saturated")
@@ -131,17 +146,21 @@ def test_from_the_list_of_clusters_to_why_a_partition_is_there(shown: Shown, pag
     expect(ring.locator("[data-spu='18']")).to_have_attribute("data-state", "saturated")
     expect(ring.locator("[data-state='online']")).to_have_count(16)
     expect(page.locator("#waiting")).to_contain_text("archive")
+    page.screenshot(path=pictures / "ui-cluster.png")
+    page.set_viewport_size({"width": 1280, "height": 720})
 
     page.get_by_role("link", name="Topics and their maps").click()
     page.get_by_label("Name contains").fill("PIN")
     page.get_by_role("button", name="Search").click()
     expect(page.locator("#topics tbody tr")).to_have_count(1)
-    page.get_by_role("link", name="pinned").click()
+    page.locator("#topics").get_by_role("link", name="pinned").click()
     rows = page.locator("table.map tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.nth(0).locator(".replica b")).to_have_text(["17", "4", "8"])
 
     page.goto(f"{pages.url}clusters/prod-eu/topics/orders")
+    expect(page.locator("table.map")).to_be_visible()
+    page.screenshot(path=pictures / "ui-topic.png", full_page=True)
     page.get_by_role("link", name="3", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Why partition 3 of orders is there")
     expect(page.locator(".reasons").first).to_contain_text("leader")
@@ -250,3 +269,59 @@ def test_a_consumers_rights_are_enough(secured: Secured, page: Page) -> None:
         expect(page.locator(".reasons").first).to_contain_text("ring of 3")
         page.get_by_role("link", name="Moves").click()
         expect(page.locator("#moves")).to_contain_text("Run of cluster c1")
+
+
+@pytest.mark.long("a broker of three stops, and is seen in a browser")
+def test_a_broker_that_stops_is_shown_as_kafka_shows_it_on_any_screen(
+    operator: Operator, browser: Browser, pictures: Path
+) -> None:
+    """What it leads and holds in sync is Kafka's word, not the map's; no page is wider than it."""
+    cluster, events = operator.cluster, Events("prod-eu")
+    create_topics(cluster.client, prefix=operator.prefix, replication_factor=3)
+    maps = {
+        "orders": [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], [2, 1, 3], [3, 2, 1]],
+        "payments": [[3, 1], [1, 2], [2, 3], [3, 2]],
+        "sensors": [[2, 1], [1, 2]],
+    }
+    for topic, lists in maps.items():
+        operator.make(topic, lists)
+        operator.write(topic, b"a record" * 1000)
+    with AdminClient(cluster.client) as admin:
+        of = {LABEL: admin.describe_cluster().result(timeout=30).cluster_id}
+    joins = [
+        events.join(number, rack="abc"[number - 1], labels={**of, "tier": "ssd"}, capacity=100)
+        for number in cluster.ids
+    ]
+    adopted = [events.adopt(operator.name(topic), *lists) for topic, lists in maps.items()]
+    with small_job(operator.settings()) as job, served(operator.environ) as pages:
+        job.apply([*joins, *adopted])
+        with browser.new_page(viewport={"width": 1200, "height": 700}) as page:
+            page.set_default_timeout(SEEN_MS)
+            complaints = Complaints(page)
+            open_when_there(page, pages, "prod-eu", "/spus/1")
+            tiles = page.locator(".tiles")
+            expect(tiles).to_contain_text("Leads in Kafka")
+            expect(tiles).to_contain_text(re.compile(r"Data\s*[1-9][0-9.]* \w+B\s*as the broker"))
+            expect(page.locator("tbody tr", has_text="payments")).to_contain_text("yes")
+            with cluster.stopped(3):
+                job.apply([events.leave(3, mode=LeaveMode.OFFLINE)])
+                page.goto(f"{pages.url}clusters/prod-eu")
+                row = page.locator("tr[data-spu='3']")
+                expect(row).to_contain_text("offline")
+                expect(row).to_contain_text("0 map 4")
+                page.locator("svg.ring a", has=page.locator("[data-spu='3']")).click()
+                banner = page.locator("#spu .banner.bad")
+                expect(banner).to_contain_text("It leads 0 partitions in Kafka, and 4 as mapped")
+                expect(tiles).to_contain_text(re.compile(r"In sync\s*0 of \d"))
+                page.screenshot(path=pictures / "ui-broker.png")
+                orders = f"clusters/prod-eu/topics/{operator.name('orders')}"
+                page.set_viewport_size({"width": 420, "height": 800})
+                of_cluster = [f"clusters/prod-eu{each}" for each in ("", "/topics", "/spus/3")]
+                for path in ("", "moves", *of_cluster, orders):
+                    page.goto(f"{pages.url}{path}")
+                    assert page.evaluate("document.documentElement.scrollWidth") <= 420, path
+                last = page.locator("table.map tbody tr").nth(2)
+                expect(last).to_contain_text(re.compile("led by 1 in sync 1, 2"))
+                page.get_by_role("link", name="2", exact=True).click()
+                expect(page.locator(".chips .replica").first).to_contain_text("3c")
+            assert complaints.found == []

@@ -23,7 +23,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.job import sink as sink_module
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.checkpoint.files import LocalFiles
-from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.job.marker_check import FencedError, TransactionExpiredError
 from spu_assigner.stream.job.ownership import Ownership
 from spu_assigner.stream.job.sink import SentBatch, TransactionalSink
@@ -31,6 +30,7 @@ from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.java import Java
+from support.failpoints import Failpoint
 from support.job import blind_sink, short_transactions
 from support.job.batch_buffers import batch_buffer
 from support.job.programs import left_after

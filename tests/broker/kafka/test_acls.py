@@ -37,7 +37,7 @@ from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluster
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
-from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
+from spu_assigner.stream.clusters.moves.reassigning import MIN_IN_SYNC, Place, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES
 from spu_assigner.stream.clusters.plan.applied_store import AppliedLedger
@@ -51,14 +51,25 @@ from spu_assigner.stream.job.session import build_session
 from spu_assigner.stream.job.shard.bundle import KINDS, Bundler
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka import topic_admin
-from spu_assigner.stream.kafka.acls import ANSWERS, ANY_TOPIC, INPUTS, Acl, Resource, Role, acls
+from spu_assigner.stream.kafka.acls import (
+    ANSWERS,
+    ANY_TOPIC,
+    INPUTS,
+    Acl,
+    Resource,
+    Role,
+    acls,
+    follower_name,
+)
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.election import LeaderElection, last_looks
 from spu_assigner.stream.kafka.errors import AccessError
 from spu_assigner.stream.kafka.moves_record import latest_run
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
 from spu_assigner.stream.kafka.topics import (
     APPLIED_TOPICS,
+    ASSIGNER_COMMITS,
     ASSIGNER_STATE,
     JOB_TOPICS,
     REPLICA_MAP,
@@ -115,6 +126,7 @@ def users(secured: Secured) -> Iterator[Secured]:
     send(everybody)
     produce(everybody)
     record_moves(everybody)
+    record_look(everybody)
     with small_job(settings_of_everybody(secured, RECOVERED_PREFIX)) as job:
         events = Events("c1")
         job.apply([*events.joins(0, 1), events.create("a", 2, 2)])
@@ -156,6 +168,18 @@ def settings_of(secured: Secured, user: str, prefix: str = PREFIX) -> Settings:
             SPU_ASSIGNER_TOPIC_PREFIX=prefix,
         )
     )
+
+
+def record_look(settings: Settings) -> None:
+    """As `follow` commits it."""
+    group = follower_name(CLUSTER, prefix=PREFIX)
+    follow = LeaderElection(
+        settings.connection(), group=group, topic=ASSIGNER_COMMITS, role=Role.FOLLOWER
+    )
+    while not follow.is_mine:
+        follow.poll(0.1)
+    follow.commit_look(0)
+    follow.close()
 
 
 def send(settings: Settings) -> None:
@@ -224,6 +248,9 @@ def consume(settings: Settings) -> None:
         found = {topic for topic, _ in reader.drain_messages()}
     assert found == set(topics)
     assert latest_run(settings.connection()) is not None
+    with AdminClient(settings.connection().client()) as admin:
+        looks = last_looks(admin, settings.topic_prefix, 60.0)
+    assert CLUSTER in looks, "what its follower saw is missing"
 
 
 def create(settings: Settings) -> None:
@@ -266,6 +293,9 @@ def apply_maps(settings: Settings) -> None:
     assert not report.failed, report.failed
     assert all(change.records is not None for change in plan.of(ChangeKind.DELETE))
     assert (report.created, report.grown, report.deleted) == ((new,), (wide,), (old,))
+    with Reassigner(connection) as kafka:
+        values = kafka.settings([(new, MIN_IN_SYNC)], with_defaults=True)
+    assert values == {(new, MIN_IN_SYNC): "1"}, "missing: of what is warned"
 
 
 def mapped(user: str) -> list[str]:

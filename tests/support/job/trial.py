@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.events.story import Story
+from support.failpoints import Failpoint, dying_at
 from support.job.judge import Judge
 from support.job.programs import running, session, sessions
 from support.job.s3_server import BUCKET, S3Server
@@ -85,7 +85,7 @@ class Trial:
         self.judge.look()
         self._kind = failpoint, command
         place = "" if failpoint is None else f"{failpoint}:{self.judge.batch + ahead}"
-        environ = {**self._environ, VARIABLE: place}
+        environ = {**self._environ, **dying_at(place)}
         log = self._folder / f"job-{len(self._logs)}.log"
         self.job = self._stack.enter_context(running(command, log, environ))
         self._logs[self.job.pid] = log

@@ -53,7 +53,8 @@ class MemoryKafka(Reassigner):
         self.values: dict[Place, str | None] = {}
         self.moving: dict[Partition, tuple[Replicas, int]] = {}
         self.begun: list[Partition] = []
-        self.elected: list[Partition] = []
+        self.leaders: dict[Partition, int] = {}
+        self.elected: list[list[Partition]] = []  # what was asked for together
         self.steps = 0
         self.kill_at: int | None = None
         self.is_endless = False  # moves do not end
@@ -82,7 +83,9 @@ class MemoryKafka(Reassigner):
         for at, row in self.lists.items():
             if named is None or at[0] in named:
                 alive = tuple(broker for broker in row if broker not in self.dead)
-                leader = alive[0] if alive else None
+                if alive and self.leaders.get(at) not in alive:
+                    self.leaders[at] = alive[0]
+                leader = self.leaders[at] if alive else None
                 found[at] = PartitionShape(
                     topic_id="id", leader=leader, replicas=row, in_sync=alive
                 )
@@ -116,8 +119,11 @@ class MemoryKafka(Reassigner):
         return {}
 
     def elect(self, partitions: Iterable[Partition]) -> None:
-        self.elected += partitions
-        self.step()
+        if asked := sorted(partitions):
+            self.step()
+            self.elected.append(asked)
+            self.leaders |= {at: self.lists[at][0] for at in asked}
+            self.step()
 
     def settings(self, places: Iterable[Place], *, with_defaults: bool = False) -> Values:
         return {at: self.values.get(at) for at in places if at[0] not in self.dead}

@@ -17,9 +17,9 @@ from spu_assigner.core.base.events import TopicAdopted
 from spu_assigner.schemas.messages.wire import MovesRun
 from spu_assigner.stream.clusters.moves.reassigning import Place, Reassigner
 from spu_assigner.stream.clusters.moves.throttle import FOLLOWERS, LEADERS, RATES
-from spu_assigner.stream.job.failpoints import VARIABLE
 from spu_assigner.stream.kafka.moves_record import latest_run
 from support.events.builders import Events
+from support.failpoints import dying_at
 from support.job.kafka_operator import Lists, Operator, simulated
 
 COMMAND = (sys.executable, "-m", "spu_assigner.stream.cli")
@@ -67,7 +67,7 @@ class Mover:
         """`apply --moves` in a process of its own, which dies there."""
         done = subprocess.run(
             [*COMMAND, *self.arguments(*options)],
-            env={**os.environ, **self.operator.environ, VARIABLE: failpoint},
+            env={**os.environ, **self.operator.environ, **dying_at(failpoint)},
             capture_output=True,
             text=True,
             timeout=SECONDS_MAX,

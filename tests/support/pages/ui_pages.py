@@ -15,6 +15,7 @@ from spu_assigner.core.base.events import Event
 from spu_assigner.stream.audit.ui.app import make_app
 from spu_assigner.stream.audit.ui.known import Known
 from spu_assigner.stream.audit.ui.live import Live
+from spu_assigner.stream.clusters.plan.model import KafkaCluster
 from spu_assigner.stream.job.shard.bundle import KINDS, MessageKind
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.moves_record import MovesFollower
@@ -76,7 +77,9 @@ class Still:
         self._lock = threading.RLock()
         self.trouble = trouble
         self.is_loaded = True
-        self.connection = Connection(bootstrap_servers="127.0.0.1:1")
+        self.connection = self.target = Connection(bootstrap_servers="127.0.0.1:1")
+        self.kafka: KafkaCluster | None = None
+        self.looks = 0
         self.moves = MovesFollower(self.connection)
         self.moves.is_read = True
 

@@ -33,6 +33,10 @@ def test_the_rules_are_whole() -> None:
         "SpuAssignerDeadLetters",
         "SpuAssignerWaiting",
         "SpuAssignerMovesSilent",
+        "SpuAssignerRuleBroken",
+        "SpuAssignerSpuOffline",
+        "SpuAssignerFollowGone",
+        "SpuAssignerMapsAhead",
     ]
     for rule in alert_rules(loaded()):
         assert rule.keys() == {"alert", "annotations", "expr", "for", "labels"}

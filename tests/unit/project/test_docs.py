@@ -201,11 +201,13 @@ def test_each_relative_link_leads_to_a_file_and_a_heading(page: str) -> None:
 
 
 def test_the_release_is_that_of_the_package() -> None:
-    """Markers name it, and the changelog's first heading too, unless it is of a release to come."""
+    """Markers name it; the changelog begins with it, or with the one that it leads to, dated."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     assert project["version"] == RELEASE
-    headings = re.findall(r"^## (\S+)", (_ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
-    assert headings[0] == ("Unreleased" if "dev" in RELEASE else RELEASE)
+    changes = (_ROOT / "CHANGELOG.md").read_text("utf-8")
+    heading = re.search(r"^## (\S+) - \d{4}-\d\d-\d\d$", changes, re.MULTILINE)
+    assert heading is not None
+    assert heading[1] == RELEASE.partition(".dev")[0]
 
 
 def test_a_release_has_addresses() -> None:

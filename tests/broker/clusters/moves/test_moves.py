@@ -6,12 +6,15 @@ import json
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from spu_assigner.schemas.messages.wire import MovesState
+from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.run_record import RunLog, Seat, SeatTakenError
+from spu_assigner.stream.clusters.moves.wave import PORTION
 from spu_assigner.stream.clusters.plan.target_cluster import Target
-from spu_assigner.stream.job.failpoints import Failpoint
+from support.failpoints import Failpoint
 from support.kafka.moving import Mover, until
 from support.placers.kafka_reassign import run_tool
 
@@ -89,6 +92,44 @@ def test_a_run_that_is_killed_is_finished_by_the_next_one(
     assert (record.state, record.throttles) == (MovesState.DONE, ())
 
 
+@pytest.mark.long("the next run waits until Kafka has missed the one that was killed")
+def test_many_small_moves_are_one_wave_and_leaders_change_in_portions(
+    mover: Mover, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a kill in the first portion: seen by what is asked of Kafka."""
+    operator = mover.operator
+    orders, leaving, others = [[2, 1]] * 120, [[3, 2]] * 80, [[1, 3]] * 10
+    after = [*orders, *leaving, *others]
+    operator.make("small", [[1, 2]] * len(after))
+    mover.map({"small": after})
+    mover.killed(f"{Failpoint.WAVE_STARTED}:1", "--throttle", "2MB/s")
+    asked: dict[str, list[set[int]]] = {"reassign": [], "elect": []}
+    for name, found in asked.items():
+        method = getattr(Reassigner, name)
+
+        def noted(
+            kafka: Reassigner, places: Any, method: Any = method, found: list[set[int]] = found
+        ) -> Any:
+            found.append({number for _, number in places})
+            return method(kafka, places)
+
+        monkeypatch.setattr(Reassigner, name, noted)
+    status, lines, errors = mover.move("--throttle", "2MB/s")
+    assert status == 0, (lines, errors)
+    assert errors[0].startswith("apply: resumes a wave of 210 partitions that process ")
+    assert "; 30 of it not begun, planned again" in errors[0]
+    assert [line[:29] for line in lines if line.startswith("wave ")] == [
+        "wave 1   180 partitions moved",
+        "wave 2   30 partitions moved,",
+    ]
+    assert [each for each in asked["reassign"] if each] == [{*range(170, 200)}]
+    assert [len(each) for each in asked["elect"] if each][:3] == [50, 50, 20]
+    assert max(map(len, asked["elect"])) == PORTION
+    assert mover.leaders("small") == [row[0] for row in after]
+    assert mover.throttles("small") == {}
+    operator.until("small", after)
+
+
 @pytest.mark.long("a second run waits whether the first one lives")
 def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover) -> None:
     """One at a time; after a cancel each list is as it was, in its order, and unthrottled."""
@@ -116,7 +157,7 @@ def test_what_is_under_way_is_cancelled_and_a_second_run_is_refused(mover: Mover
         assert time.monotonic() - begun_at < CANCEL_SECONDS_MAX
         assert (cancelled.exit_code, cancelled.stderr) == (0, "")
         assert cancelled.stdout == (
-            "cancelled 1 move, their lists are as before, and the throttle is removed\n"
+            "cancelled 3 moves, their lists are as before, and the throttle is removed\n"
         )
         _, output = process.communicate(timeout=120)
         assert process.returncode == 1

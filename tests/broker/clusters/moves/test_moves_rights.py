@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
-from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.kafka.acls import Resource, Role
+from support.failpoints import Failpoint
 from support.job.kafka_operator import Operator
 from support.kafka.kafka_cluster import KafkaCluster
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover, until

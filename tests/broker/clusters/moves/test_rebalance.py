@@ -11,7 +11,7 @@ from spu_assigner.core.base.events import ClusterRebalance
 from spu_assigner.schemas.messages.codec import decode_event
 from spu_assigner.stream.clusters.drain.rebalancing import MORE_TO_DO
 from spu_assigner.stream.clusters.moves.run_record import Seat
-from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
+from support.failpoints import Failpoint, dying_at
 from support.job.kafka_operator import Operator
 from support.kafka.moving import COMMAND, SECONDS_MAX, Mover
 from support.kafka.reading import committed
@@ -72,7 +72,7 @@ def test_a_cluster_is_evened_out_step_by_step_though_a_run_is_killed(
 
             killed = subprocess.run(
                 [*COMMAND, *asked],
-                env={**os.environ, **operator.environ, VARIABLE: f"{Failpoint.WAVE_RECORDED}:1"},
+                env={**os.environ, **operator.environ, **dying_at(f"{Failpoint.WAVE_RECORDED}:1")},
                 capture_output=True,
                 timeout=SECONDS_MAX,
                 check=False,

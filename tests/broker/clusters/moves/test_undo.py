@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from spu_assigner.core.base.records import SpuChanged
 from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.stream.clusters.drain.undoing import CHANGED, GONE
 from spu_assigner.stream.clusters.moves.reassigning import PartitionShape
-from spu_assigner.stream.job.failpoints import VARIABLE, Failpoint
 from spu_assigner.stream.kafka.log_dirs import Partition
+from support.failpoints import Failpoint, dying_at
 from support.job.kafka_operator import Operator
 from support.job.small_job import SmallJob
 from support.kafka.kafka_cluster import KafkaCluster
-from support.kafka.moving import COMMAND, SECONDS_MAX, Mover, until
+from support.kafka.moving import SECONDS_MAX, Mover, until
 
 from .test_drain import LEAVES, TWO, use_a_group
 
@@ -121,11 +122,20 @@ def test_a_drain_is_undone_with_kafkas_own_topics_and_the_products(
     assert mover.throttles("orders") == {}
 
 
+# A wave holds what a broker copies in a minute at this rate; here some replicas of few messages.
+SMALL_WAVES = """
+from spu_assigner.stream.cli import main
+from spu_assigner.stream.clusters.moves import waves
+waves.FULL_RATE = 4_000
+main()
+"""
+
+
 def killed(operator: Operator, failpoint: str, *command: object) -> None:
-    """A command in a process of its own, which dies there."""
+    """A command in a process of its own, with small waves, which dies there."""
     done = subprocess.run(
-        [*COMMAND, *map(str, command)],
-        env={**os.environ, **operator.environ, VARIABLE: failpoint},
+        [sys.executable, "-c", SMALL_WAVES, *map(str, command)],
+        env={**os.environ, **operator.environ, **dying_at(failpoint)},
         capture_output=True,
         timeout=SECONDS_MAX,
         check=False,

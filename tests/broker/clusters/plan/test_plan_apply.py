@@ -68,16 +68,19 @@ def test_a_cluster_is_made_as_its_maps_and_kept_so(
     assert planned.exit_code == 2, planned.output
     assert f"+ {orders}  6 partitions of 3 replicas" in planned.stdout
     assert f"? {operator.name('late')}  its create of 1 partitions waits for room" in planned.stdout
-    total, unmapped = planned.stdout.splitlines()[-2:]
+    total, better, unmapped = planned.stdout.splitlines()[-3:]
     assert total == "2 to create, 0 to change, 0 to delete, 1 waiting"
+    assert better == "could be better: 8 partitions not as mapped"
     assert re.fullmatch(r"\d+ topics? in Kafka ha(s|ve) no map \(adopt takes .* in\)", unmapped)
     mine = json.loads(operator.plan("-o", "json", "--topics", operator.name("*")).stdout)
     assert mine["unmapped"] == [operator.name("foreign")]
+    assert (mine["partitions_ahead"], mine["improvable"]["few_racks"]) == (8, 0)
     assert operator.lists("orders", "logs") == {}
 
     assert operator.plan("--topics", "*logs", "--out", tmp_path / "logs.json").exit_code == 2
     kept = operator("apply", tmp_path / "logs.json")
-    assert (kept.exit_code, kept.stderr) == (0, "")
+    few = f"apply: warning: {logs}: replication factor 2, min.insync.replicas 2: while a broker of "
+    assert (kept.exit_code, kept.stderr[: len(few)]) == (0, few)
     done = operator.apply()
     assert (done.exit_code, done.stderr) == (0, "")
     assert f"created  {orders}  6 partitions" in done.stdout
@@ -167,7 +170,8 @@ def test_what_kafka_refuses_leaves_all_else_done(operator: Operator, tmp_path: P
         assert planned.exit_code == 1
         result = operator.apply("--maps", file)
         assert result.exit_code == 1
-        lines = result.stderr.splitlines()
+        few, *lines = result.stderr.splitlines()
+        assert few.startswith(f"apply: warning: {fine}: replication factor 2, min.insync.replicas ")
         for line, topic in zip(lines, (taken, vast), strict=False):
             assert line.startswith(f"apply: {topic}: was not created: ")
             assert line.endswith("; fix that and run again")
@@ -229,7 +233,10 @@ def test_a_thousand_topics_are_made_exactly_as_mapped(
     ]
     wanted = simulated(file, asked)
     done = operator.apply("--maps", file, "-o", "json")
-    assert (done.exit_code, done.stderr) == (0, "")
+    one, two = done.stderr.splitlines()  # Of each factor, as the cluster wants two in sync.
+    for factor, line in enumerate((one, two), start=1):
+        assert f" and 490 more: replication factor {factor}, min.insync.replicas 2: " in line
+    assert done.exit_code == 0
     report = json.loads(done.stdout)
     assert report["created"] == names
     short = [name.removeprefix(operator.prefix) for name in names]

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import pytest
 from spu_assigner.core.base.errors import AssignerError
-from spu_assigner.stream.job.failpoints import Failpoint
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.jars import ensure
 from spu_assigner.stream.local.jvm.java import Java
+from support.failpoints import Failpoint
 from support.job import object_files, short_transactions
 from support.job.judge import audit
 from support.job.s3_server import BUCKET, KEYS, S3Server, s3_server

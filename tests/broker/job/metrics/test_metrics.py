@@ -20,8 +20,11 @@ from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.job.lifecycle import start
+from spu_assigner.stream.kafka.acls import Role, follower_name
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.kafka.election import LeaderElection
 from spu_assigner.stream.kafka.topic_admin import create_topics
+from spu_assigner.stream.kafka.topics import ASSIGNER_COMMITS
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from spu_assigner.stream.local.jvm.java import Java
 from support.events.builders import Events
@@ -136,6 +139,13 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
     with Seat(settings.connection()) as seat:
         seat.take_over()
         seat.write(replace(begun_run("one"), moves_total=3, moves_done=1))
+    name = follower_name("one", prefix=PREFIX)
+    follow = LeaderElection(
+        settings.connection(), group=name, topic=ASSIGNER_COMMITS, role=Role.FOLLOWER
+    )
+    until(lambda: (follow.poll(0.2), follow.is_mine)[1], bool)
+    follow.commit_look(7)
+    follow.close()
 
     def is_shown(page: str) -> bool:
         found = values(page)
@@ -144,6 +154,7 @@ def watched(kafka: EmbeddedBroker, java: Java, tmp_path_factory: pytest.TempPath
             and found["spu_assigner_batch_seconds_count",] > 0
             and ("spu_assigner_lag_messages", "0", f"{PREFIX}topic-events") in found
             and ("spu_assigner_moves_running",) in found
+            and ("spu_assigner_follow_age_seconds", "one") in found
         )
 
     with start(settings) as job:
@@ -212,8 +223,11 @@ def test_clusters_and_moves_are_reported_as_they_are(watched: Watched) -> None:
         ("moves", "pending"): 2,
         ("moves", "done"): 1,
         ("moves_running",): 1,
+        ("cluster_topics_of_one_leader", "one"): 0,
+        ("follow_partitions_ahead", "one"): 7,
     }
     assert {name: found[name] for name in expected} == expected
+    assert 0 <= found["follow_age_seconds", "one"] < PATIENCE_SECONDS
 
 
 @pytest.mark.smoke
@@ -261,6 +275,6 @@ def test_each_query_of_the_dashboard_is_of_what_is_there(watched: Watched) -> No
 def test_each_alert_is_of_what_is_there(watched: Watched) -> None:
     """A rule that names what no job shows never fires."""
     file = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))
-    assert len(alert_rules(file)) == 6
+    assert len(alert_rules(file)) == 10
     samples = samples_of(watched.pages[0])
     assert alert_faults(file, samples, job="spu-assigner") == []

@@ -131,13 +131,14 @@ def test_the_fair_share_is_by_capacity() -> None:
     assert report["off_fair_share"] == {"least": -1, "most": 1}
 
 
-def test_lists_on_distinct_racks_are_counted() -> None:
-    """What the racks are there for; a short list is judged by what it has."""
+def test_what_could_be_better_is_counted() -> None:
+    """As `plan` counts it; a short list is judged by what it has."""
     events = Events()
     maps = [events.manual("t", [0, 2], [1, 2], [0, 1]), events.manual("one", [0])]
     state = state_of([*events.racks({"a": [0, 1], "b": [2]}), *maps])
-    assert reported(state)[1]["lists_on_distinct_racks"] == 3
-    assert "3 of 4 replica lists are on distinct racks" in shown(state)
+    could = {"few_racks": 1, "broken_rules": 0, "one_leader": 0}
+    assert reported(state)[0]["improvable"] == could
+    assert "few_racks 1, broken_rules 0, one_leader 0" in shown(state)
 
 
 def test_an_empty_cluster_is_reported_as_it_is() -> None:
@@ -199,8 +200,8 @@ def test_the_json_has_every_list_and_stable_names(monkeypatch: pytest.MonkeyPatc
         "format clusters",
         "cluster_id spus ring_size racks capacity topics partitions replicas short_lists "
         "chain_indexes waiting_creates waiting_repairs replicas_per_spu leaders_per_spu "
-        "off_fair_share detail topic",
-        "racks spus topics waiting lists_on_distinct_racks",
+        "off_fair_share improvable detail topic",
+        "racks spus topics waiting",
         "spu_id rack state capacity replicas share_used fair_share leaders cores core_weights "
         "registration labels cordoned demoted resources resources_used "
         "dominant_share dominant_resource taints",

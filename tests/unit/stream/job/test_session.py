@@ -50,12 +50,12 @@ def test_what_is_to_be_submitted_has_the_jars_for_s3(
 
 
 def test_set_up_brings_the_jars_for_s3_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[bool] = []
-    monkeypatch.setattr(setup, "set_up", lambda _report, *, with_s3: told.append(with_s3))
-    for arguments in ([], ["--s3"]):
+    told: list[object] = []
+    monkeypatch.setattr(setup, "set_up", lambda _report, **given: told.append([*given.values()]))
+    for arguments in ([], ["--s3"], ["--no-archive"]):
         monkeypatch.setattr("sys.argv", ["setup", *arguments])
         assert setup.main() == 0
-    assert told == [False, True]
+    assert told == [[False, True], [True, True], [False, False]]  # with S3, with an archive
 
 
 def test_a_server_of_ones_own_is_addressed_by_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,8 @@ ADD = "kafka-acls --bootstrap-server k:1 --add --allow-principal User:"
                 f"{ADD}applier --operation Read --topic assigner-state",
                 f"{ADD}applier --operation Read --operation Write --operation Create "
                 "--topic applied-topics",
-                f"{ADD}applier --operation Create --operation Alter --operation Delete --topic '*'",
+                f"{ADD}applier --operation Create --operation Alter --operation Delete "
+                "--operation DescribeConfigs --topic '*'",
             ],
         ),
         (["--role", "group", "--group", "mine"], [f"{ADD}group --operation Read --group mine"]),
@@ -71,7 +72,8 @@ def test_what_some_of_a_role_use_is_listed_and_not_demanded() -> None:
         for role in Role
     }
     assert {role: names for role, names in optional.items() if names} == {
-        Role.CONSUMER: {"applied-topics"},
+        Role.CONSUMER: {"applied-topics", "follow."},
+        Role.APPLIER: {"*"},
         Role.MOVER: {
             *("spu-events", "assigner-state", "topic-events"),
             *("topic-status", "ring-events", "dead-letter"),

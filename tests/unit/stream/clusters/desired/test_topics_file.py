@@ -21,7 +21,7 @@ _ROOT = Path(__file__).parents[5]
 
 
 def read(text: str) -> tuple[TopicCreate, ...]:
-    return desired_topics(text.encode(), "c1", source="topics.yaml")
+    return tuple(desired_topics(text.encode(), "c1", source="topics.yaml"))
 
 
 def faults(text: str) -> list[str]:
@@ -48,6 +48,27 @@ def test_a_file_gives_its_topics_in_its_order() -> None:
     orders = TopicCreate(**common, topic="orders", policy=Policy.KRAFT, constraints=constraints)
     assert read(text + rules + plain) == (orders, TopicCreate(**common, topic="123"))
     assert read("topics: []\n") == ()
+
+
+def test_settings_are_texts_as_they_are_written() -> None:
+    """As Kafka takes them: it judges which there are, and what they may be."""
+    config = """
+      retention.ms: 86400000
+      min.cleanable.dirty.ratio: 0.50
+      preallocate: true
+      cleanup.policy: "compact,delete"
+      compression.type: no
+"""
+    found = desired_topics(f"{topic(config=config)}".encode(), "c1", source="topics.yaml")
+    assert [*found.values()] == [
+        {
+            "retention.ms": "86400000",
+            "min.cleanable.dirty.ratio": "0.50",
+            "preallocate": "true",
+            "cleanup.policy": "compact,delete",
+            "compression.type": "no",
+        }
+    ]
 
 
 def topic(**changed: str) -> str:
@@ -84,6 +105,9 @@ def topic(**changed: str) -> str:
             topic(constraints="\n      spread:\n        - label: a\n          max: many"),
             ': topics[0].constraints.spread[0].max is "many"; expected a whole number',
         ),
+        (topic(config="[a]"), ": topics[0].config is a list; expected a mapping of names"),
+        (topic(config="{a: {b: c}}"), ": topics[0].config.a is an object; expected a text"),
+        (topic(config="{retention.ms: }"), ": topics[0].config.retention.ms is null; expected a"),
         (topic(name="!!python/object/apply:os.system ['true']"), ": is no YAML: "),
     ],
 )

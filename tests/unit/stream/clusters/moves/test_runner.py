@@ -86,6 +86,7 @@ def test_killed_at_any_moment_a_run_is_finished_by_the_next_one(options: MoveOpt
         found = cluster.run(options)
         assert found.report.is_whole
         assert kafka.lists == AFTER
+        assert kafka.leaders == {at: row[0] for at, row in AFTER.items()}
         assert sorted(kafka.begun) == [("t", 0), ("t", 1), ("t", 3)]  # each once
         assert kafka.is_set == FOREIGN
         run = cluster.seat.latest
@@ -198,6 +199,68 @@ def test_an_unhealthy_cluster_ends_a_run_between_two_waves() -> None:
     assert cluster.record.state is MovesState.STOPPED
     assert cluster.record.failures == (f"not begun: {report.stopped}",)
     assert cluster.kafka.is_set == {}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_leaders_change_in_portions(
+    is_killed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By election and as a leader goes; what changes no leader is begun at once.
+
+    Producers of hundreds of partitions wait for all leaders that change at once. Progress is shown.
+    """
+    monkeypatch.setattr(runner, "wave_bytes", lambda _: 1000)
+    monkeypatch.setattr(wave, "NOTED_SECONDS", -1.0)
+    monkeypatch.setattr(wave, "SHOWN_SECONDS", -1.0)
+    moves = [move(number, (1, 2), (2, 1)) for number in range(120)]
+    moves += [move(number, (1, 2), (3, 2)) for number in range(120, 240)]
+    moves += [move(number, (1, 2), (1, 3)) for number in range(240, 300)]
+    cluster = Cluster()
+    kafka = cluster.kafka
+    kafka.lists = {("t", each.partition): each.before for each in moves}
+    begun: list[list[int]] = []
+    reassign = kafka.reassign
+
+    def noted(lists: Any) -> Any:
+        begun.append([number for _, number in lists])
+        under_way = [*kafka.moving, *lists]
+        assert sum(120 <= number < 240 for _, number in under_way) <= wave.PORTION
+        return reassign(lists)
+
+    kafka.reassign = noted  # type: ignore[method-assign]  # what is asked of Kafka is seen
+    process = MovesRunner(kafka, cluster.seat, MoveOptions(), cluster_id="c1")
+    if is_killed:
+        kafka.kill_at = 530  # The second portion is under way.
+        with pytest.raises(Killed):
+            process.carry_out(moves)
+        process.resume()
+        left = [each for each in moves if kafka.lists["t", each.partition] != each.after]
+        assert 0 < len(left) < 240
+        process.carry_out(left)
+    else:
+        assert process.carry_out(moves).is_whole
+        assert sorted(begun[0]) == [*range(170), *range(240, 300)]
+        assert [len(each) for each in begun[1:] if each] == [50, 20]
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[1] == "wave 1   120 of 300 partitions moved, 0 B copied"
+        assert lines[-1].startswith("wave 1   300 partitions moved, 180 B, ")
+    assert kafka.lists == {("t", each.partition): each.after for each in moves}
+    assert kafka.leaders == {("t", each.partition): each.after[0] for each in moves}
+    assert max(map(len, kafka.elected)) == wave.PORTION
+    elected = [at for each in kafka.elected for at in each]
+    assert {number for _, number in elected} >= {*range(120)}
+
+
+def test_an_election_that_kafka_does_not_make_holds_nothing_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The move has ended all the same; `plan` counts leaders by lists."""
+    monkeypatch.setattr(wave, "ELECTED_SECONDS_MAX", 0.0)
+    cluster = Cluster()
+    asked: list[Any] = []
+    cluster.kafka.elect = asked.extend  # type: ignore[method-assign]
+    assert cluster.run().report.is_whole
+    assert asked == [("t", 2)]
 
 
 def test_what_cannot_be_moved_has_a_line_and_all_else_goes_on() -> None:

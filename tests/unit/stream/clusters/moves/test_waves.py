@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from itertools import chain
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from spu_assigner.schemas.messages.wire import MovedPartition
+from spu_assigner.stream.clusters.moves import waves as waves_module
 from spu_assigner.stream.clusters.moves.waves import (
-    MOVES_MAX,
     adding,
     busy,
     copied_bytes,
@@ -20,7 +21,7 @@ from spu_assigner.stream.clusters.moves.waves import (
 )
 from support.kafka.memory_cluster import move
 
-MB = 1_000_000
+MB, MIB = 1_000_000, 1024 * 1024
 
 
 @st.composite
@@ -30,29 +31,44 @@ def all_moves(draw: st.DrawFn) -> list[MovedPartition]:
     return [move(number, *pair) for number, pair in enumerate(pairs)]
 
 
-def test_a_wave_takes_about_a_minute_and_fits_in_its_record() -> None:
-    """Thousands of empty partitions are no reason to wait, and a record is one message."""
-    assert wave_bytes(50 * MB) == 3_000 * MB
-    many = [move(number, (1,), (2,), 0) for number in range(MOVES_MAX + 1)]
-    assert [len(wave) for wave in waves(many, bytes_max=wave_bytes(None))] == [MOVES_MAX, 1]
-
-
-@given(all_moves(), st.integers(1, 12))
-def test_every_move_goes_once_the_smallest_first_and_no_broker_has_too_much(
-    moves: list[MovedPartition], bytes_max: int
+@pytest.mark.parametrize(
+    ("count", "size", "rate", "sizes"),
+    [
+        (528, 126 * MIB, 2 * MB, [180, 180, 168]),  # the rate makes it longer, not smaller
+        (528, 126 * MIB, None, [180, 180, 168]),
+        (528, 126 * MIB, 1_000 * MB, [500, 28]),  # 60 GB are a minute of it
+        (501, 0, 2 * MB, [500, 1]),  # small ones go at once, as many as a record holds
+        (4, 20_000 * MB, 2 * MB, [2, 2]),  # a large one goes alone
+    ],
+)
+def test_a_wave_is_bounded_by_bytes_and_by_its_record_alone(
+    count: int, size: int, rate: int | None, sizes: list[int]
 ) -> None:
-    """Only a broker without room keeps a move back; one alone is never too large."""
-    found = waves(moves, bytes_max=bytes_max)
+    """Between two pairs of brokers: a run at a low rate took 264 waves of 2."""
+    pairs = [((1,), (2,)), ((3,), (4,))]
+    many = [move(number, *pairs[number % 2], size) for number in range(count)]
+    assert [len(wave) for wave in waves(many, bytes_max=wave_bytes(rate))] == sizes
+
+
+@given(all_moves(), st.integers(1, 12), st.integers(1, 12))
+def test_every_move_goes_once_the_smallest_first_and_no_broker_has_too_much(
+    moves: list[MovedPartition], bytes_max: int, moves_max: int
+) -> None:
+    """Only a full wave or a broker without room keeps a move back; one alone is never too large."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(waves_module, "MOVES_MAX", moves_max)
+        found = waves(moves, bytes_max=bytes_max)
+        assert found == waves(reversed(moves), bytes_max=bytes_max)
     assert sorted(each.partition for wave in found for each in wave) == [*range(len(moves))]
-    assert found == waves(reversed(moves), bytes_max=bytes_max)
     for number, wave in enumerate(found):
+        assert 0 < len(wave) <= moves_max
         load: Counter[int] = Counter()
         for each in wave:
             load.update(dict.fromkeys(busy(each), each.size_bytes))
         for broker, size in load.items():
             largest = max(each.size_bytes for each in wave if broker in busy(each))
             assert size <= max(bytes_max, largest)
-        for each in chain(*found[number + 1 :]):
+        for each in () if len(wave) == moves_max else chain(*found[number + 1 :]):
             assert adding(each)
             assert any(load[broker] + each.size_bytes > bytes_max for broker in busy(each))
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from spu_assigner.core.constraints.improvable import Improvable
 from spu_assigner.schemas.messages.wire import Origin
 from spu_assigner.stream.clusters.plan.applied import AppliedRecords
 from spu_assigner.stream.clusters.plan.decision import StalePlanError, make_plan, rest_of
@@ -305,6 +306,31 @@ def noted(plan: TopicsPlan, after: KafkaCluster, applied: AppliedRecords) -> App
     for topic in plan.first_seen:
         records[topic] = record(topic, Origin.FOUND, after.ids[topic])
     return AppliedRecords(records=records)
+
+
+def test_what_could_be_better_is_in_a_line_below_the_sum() -> None:
+    """Only what could; of none there is no line."""
+    plan = planned(maps({}), kafka({}))
+    assert not any("could be better" in line for line in plan_lines(plan))
+    could = replace(plan, improvable=Improvable(few_racks=3, one_leader=1), partitions_ahead=2)
+    assert list(plan_lines(could))[-1] == (
+        "could be better: 3 lists on fewer racks than the ring has, 1 topic led by one broker "
+        "alone, 2 partitions not as mapped"
+    )
+
+
+def test_partitions_are_ahead_whose_lists_are_not_in_kafka_as_mapped() -> None:
+    """New ones and those that Kafka is moving too; not one that waits for a replica, as no command
+    can change it, and none that Kafka has beyond the map."""
+    found = kafka({"same": [[1, 2], [2, 3]], "more": [[1], [2]], "moved": [[1, 2], [2, 1]]})
+    mapped = {
+        "same": wanted([[1, 2], [2, 3]]),
+        "more": wanted([[1]]),
+        "moved": wanted([[1, 2], [1, 2], [3, 1], [3]], 3),
+        "new": wanted([[1], [2]]),
+        "gone": wanted(None),
+    }
+    assert found.partitions_ahead(mapped) == 4
 
 
 def decided_again(saved: TopicsPlan, cluster: KafkaCluster, **options: Any) -> TopicsPlan:

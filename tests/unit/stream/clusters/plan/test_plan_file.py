@@ -202,8 +202,9 @@ NO_TARGET = {"SPU_ASSIGNER_TARGET_BOOTSTRAP_SERVERS": "x"}
         ),
         (["apply", "plan.json", "--cancel"], {}, 2, "PLAN cannot be given with --cancel; leave"),
         (["apply", "--cancel", "--desired", "f"], {}, 2, "cannot be given with desired topics"),
-        (["apply", "plan.json", "--delete"], {}, 2, "PLAN says what to do"),
-        (["apply", "plan.json", "--foreign", "t*"], {}, 2, "PLAN says what to do"),
+        (["apply", "--cluster", "c1", "--create"], {}, 2, "--create needs --desired"),
+        (["apply", "plan.json", "--delete"], {}, 2, "--delete cannot be given with PLAN"),
+        (["apply", "plan.json", "--foreign", "t*"], {}, 2, "be given with PLAN, which"),
         (["apply", "/none"], {}, 1, "the plan '/none' cannot be read: No such file or directory"),
     ],
 )

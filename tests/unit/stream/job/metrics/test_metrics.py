@@ -28,6 +28,7 @@ from spu_assigner.stream.job.metrics.health import SILENCE_SECONDS_MAX, JobHealt
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.job.metrics.watcher import Watch
 from spu_assigner.stream.job.shard import batch as shard_batch_module
+from spu_assigner.stream.job.shard import tally as tally_module
 from spu_assigner.stream.job.shard.bundle import Bundle, MessageKind
 from spu_assigner.stream.job.shard.tally import Answered, Figures, Tally
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
@@ -168,6 +169,44 @@ def test_what_is_too_much_for_one_batch_is_measured_with_the_next(
         names[6:],
     ]
     assert first.cluster_count == 7
+
+
+def test_what_could_be_better_is_looked_for_in_a_small_part_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One cluster is searched, then none until the rest is over; none is left out."""
+    monkeypatch.setattr(tally_module, "SEARCH_SECONDS", 0.0)
+    monkeypatch.setattr(tally_module, "REST", 10**6)
+    shard = CountedShard()
+    names = ["a", "b", "c"]
+    joins = [join for name in names for join in Events(name).racks({"r": [0, 1], "s": [2]})]
+    shard.send(*joins)
+    creates = [Events(name, first=50).manual("t", [0, 1], [0, 2]) for name in names]
+    found: list[dict[str, tuple[int, int]]] = []
+    for sent in (creates, [b"no event"], [b"no event"], [b"no event"]):
+        shard.clusters.rests_until = 0.0
+        tally, _ = shard.send(*sent)
+        figures = {name: (each.few_racks, each.one_leader) for name, each in tally.clusters.items()}
+        found.append(figures)
+        assert not shard.send(b"no event")[0].clusters  # It rests.
+    zero, bad = (0, 0), (1, 1)
+    assert found == [{"a": zero, "b": bad, "c": zero}, {"c": bad}, {"a": bad}, {}]
+    shard.clusters.rests_until = 0.0
+    gone, _ = shard.send(Events("a", first=90).delete("t"))
+    assert gone.clusters["a"].few_racks == 0
+
+
+def test_what_followers_saw_last_is_shown() -> None:
+    """Of one that looks at no topics only how long ago that is."""
+    metrics = Metrics(clock=lambda: 1_000.0)
+    assert not [name for name, *_ in scraped(metrics) if "follow" in name]
+    metrics.looks = {"c1": (990.0, 3), "c2": (400.0, None)}
+    found = {name: value for name, value in scraped(metrics).items() if "follow" in name[0]}
+    assert found == {
+        (f"{PREFIX}follow_age_seconds", "c1"): 10,
+        (f"{PREFIX}follow_age_seconds", "c2"): 600,
+        (f"{PREFIX}follow_partitions_ahead", "c1"): 3,
+    }
 
 
 def test_a_batch_counts_when_it_is_committed() -> None:

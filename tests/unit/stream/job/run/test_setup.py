@@ -20,7 +20,7 @@ def test_the_stamp_is_written_when_all_was_made(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_complete: bool
 ) -> None:
     """What could not be made is no error, but the next set-up tries again."""
-    monkeypatch.setattr(setup, "set_up", lambda report, with_s3: is_complete)
+    monkeypatch.setattr(setup, "set_up", lambda report, **_: is_complete)
     stamp = tmp_path / "stamp"
     assert ran(monkeypatch, "--stamp", str(stamp)) == 0
     assert stamp.exists() is is_complete
@@ -31,7 +31,7 @@ def test_a_failure_is_told_and_writes_no_stamp(
 ) -> None:
     """`make` stops there."""
 
-    def failing(report: object, *, with_s3: bool) -> bool:
+    def failing(report: object, **_: bool) -> bool:
         raise JavaError("found no Java; set JAVA_HOME")
 
     monkeypatch.setattr(setup, "set_up", failing)

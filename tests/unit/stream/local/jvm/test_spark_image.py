@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from spu_assigner.stream.job.run import archive_writing
 from spu_assigner.stream.job.run import spark_class_archive as spark_image
 from spu_assigner.stream.local.jvm import spark_class_archive as lookup
 from spu_assigner.stream.local.jvm.java import Java
@@ -85,13 +84,13 @@ def test_no_more_archives_are_kept_than_some_environments_need(
         (images / str(number)).mkdir(parents=True)
         os.utime(images / str(number), (number, number))
     said: list[str] = []
-    with archive_writing.written_at_end(java, JARS, said.append) as (option, _):
+    with spark_image.written_at_end(java, JARS, said.append) as (option, _):
         Path(option.removeprefix("-XX:ArchiveClassesAtExit=")).touch()  # As a JVM does.
     assert lookup.jvm_options(java, JARS)
     assert len(said) == 1
     kept = {path.name for path in images.iterdir()}
     assert kept > {"2", "3", "4"}
-    assert len(kept) == archive_writing.ARCHIVES_MAX
-    with archive_writing.written_at_end(java, JARS, said.append) as options:
+    assert len(kept) == spark_image.ARCHIVES_MAX
+    with spark_image.written_at_end(java, JARS, said.append) as options:
         assert options == []
     assert len(said) == 1
