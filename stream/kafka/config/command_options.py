@@ -205,15 +205,23 @@ def table_width() -> int | None:
     return None if sys.stdout.isatty() else TABLE_WIDTH
 
 
-_OUTPUT: Final[Mapping[str, Any]] = {
-    "type": click.Choice(["table", "json"]),
-    "default": "table",
-    "help": "Text for people (the default), or one JSON object a line.",
-}
-output_option: Final = click.option("--output", "-o", **_OUTPUT)
-json_option: Final = click.option(  # The same; the command gets whether JSON is the output.
-    "--output", "-o", "is_json", callback=lambda _, __, form: form == "json", **_OUTPUT
+output_option: Final = click.option(
+    "--output",
+    "-o",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    help="Text for people (the default), or one JSON object a line.",
 )
+
+
+def json_option(command: Command) -> Command:
+    """As `output_option`; the command gets `is_json`, whether JSON is the output."""
+
+    @wraps(command)
+    def chosen(*, output: Form, **given: Any) -> Any:
+        return command(is_json=output == "json", **given)
+
+    return output_option(chosen)
 
 
 def amounts(
