@@ -185,14 +185,9 @@ class FileCheck:
         """All of them, by line, without those that depend on what a file cannot know."""
         waiting = chain.from_iterable(each.still_waiting() for each in self._clusters.values())
         running = set(self.running)
-        return sorted(
-            (
-                fault
-                for fault in (*self._faults, *waiting)
-                if not (fault.is_by_history and fault.cluster_id in running)
-            ),
-            key=lambda fault: fault.line,
-        )
+        found = (*self._faults, *waiting)
+        known = [x for x in found if not (x.is_by_history and x.cluster_id in running)]
+        return sorted(known, key=lambda fault: fault.line)
 
 
 class _ClusterCheck:
@@ -241,11 +236,11 @@ class _ClusterCheck:
 
     def _known_id(self, line: int, event: Event) -> CheckFault:
         first, known = self._events[event.event_id]
-        if replace(known, occurred_at=event.occurred_at) == event:
-            said = f"the same event as on line {first}"
-            return self._fault(line, "REPEATED_EVENT", said, "event_id")
-        said = f"line {first} has the same id and other content; this event is skipped"
-        return self._fault(line, "EVENT_ID_REUSED", said, "event_id")
+        code, said = "REPEATED_EVENT", f"the same event as on line {first}"
+        if replace(known, occurred_at=event.occurred_at) != event:
+            code = "EVENT_ID_REUSED"
+            said = f"line {first} has the same id and other content; this event is skipped"
+        return self._fault(line, code, said, "event_id")
 
     def _refusals(self, event: Event, first: _Refusal | None) -> Iterator[_Refusal]:
         """The first refusal, then those that show with legal values in place of the others."""

@@ -52,12 +52,7 @@ ORDER_NAMES: Final = {order: order.value for order in Order} | {
     Order.ALTERNATION: "alternating over racks",
     Order.REGISTRATION: "by registration",
 }
-_WHYS: Final = {
-    Why.OFFLINE: "offline",
-    Why.LEAVING: "leaving",
-    Why.SATURATED: "saturated",
-    Why.CORDONED: "cordoned",
-    Why.DEMOTED: "demoted",
+_WHYS: Final = {why: why.value for why in Why} | {
     Why.FILLED: "saturated by an earlier replica of the same request",
     Why.SAME_RACK: "same rack",
     Why.IN_LIST: "in the list already",
@@ -98,8 +93,7 @@ def decision_lines(decision: PlacementDecision) -> list[str]:
             f"placed from index {reason.start_index} on, on a ring of {decision.ring_size}"
         )
     for fate in Why:
-        names = [each.spu_id for each in decision.absent if each.why is fate]
-        if names:
+        if names := [each.spu_id for each in decision.absent if each.why is fate]:
             lines.append(f"not in the ring: SPU {listed(names, NAMED_MAX)}, {_WHYS[fate]}")
     lines += [f"rule {rule}" for rule in decision.rules]
     if decision.recomputed:

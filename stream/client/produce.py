@@ -17,13 +17,7 @@ import click
 from spu_assigner.core.base.errors import InvalidEventError
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft
 from spu_assigner.schemas.errors import DecodeError
-from spu_assigner.stream.client.produce_options import (
-    EFFECTS,
-    Option,
-    changes_of,
-    options_of,
-    with_kept,
-)
+from spu_assigner.stream.client.produce_options import EFFECTS, Option, changes_of, options_of
 from spu_assigner.stream.client.sending import WAIT_SECONDS, send_events
 from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import (
@@ -87,6 +81,8 @@ def _add_command(kind: type[Event]) -> None:
 
     def send(connection: Connection, output: Form, wait: float | None, **given: Any) -> int:
         if given.pop("keep", False):
+            from spu_assigner.stream.client.spu_patch import with_kept
+
             given |= with_kept(connection, given)
         named = {field: value for field, value in given.items() if value is not None}
         try:
@@ -131,16 +127,14 @@ _add_patch("spu-taint", "KEY[=VALUE]:EFFECT[-]|KEY- ...", "taints", f" EFFECT: {
 @produce.command()
 @click.argument("file", type=FILE)
 @with_options(*_CALL)
-def events(file: Path, connection: Connection, output: Form, wait: float | None) -> int:
+def events(file: Path, **asked: Any) -> int:
     """Send the events of FILE (- for standard input), JSON Lines as for `simulate`.
 
     A line that is not an event is reported with its number, and the others are sent; the exit
     status is 1 then. To name no time with --wait, put FILE first.
     """
     with reading(file) as source:
-        return send_events(
-            _events_of(source), connection=connection, output=output, wait=wait, program=PROGRAM
-        )
+        return send_events(_events_of(source), program=PROGRAM, **asked)
 
 
 def _events_of(source: BinaryIO) -> Iterator[tuple[str, Event | None]]:

@@ -21,7 +21,6 @@ from spu_assigner.schemas.json_lines.kinds import MANUAL_DEPTH_MAX, is_deeper_th
 from spu_assigner.schemas.json_lines.lines import constraints_from_json
 from spu_assigner.stream.common.plain_file import FileRefusedError, read_plain_file
 from spu_assigner.stream.kafka.config.command_options import BYTE_SIZE, amounts
-from spu_assigner.stream.kafka.config.connection import Connection
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -81,11 +80,10 @@ def _option(field: FieldInfo) -> Option:
     name, what = f"--{field.name.replace('_', '-')}", _HELP[field.name]
     if hint == Mapping[str, int]:
         return amounts(name, what, required=field.required)
-    is_word = isinstance(hint, type) and issubclass(hint, StrEnum)
     if field.default not in (None, NODEFAULT, False, ()):
         what = f"{what}  [default: {field.default}]"
     given: dict[str, Any] = {"type": hint}
-    if is_word:
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
         given = {"type": click.Choice([each.value for each in hint])}
     elif hint is bool:
         given = {"is_flag": True}
@@ -158,9 +156,9 @@ def _constraints_of(_: click.Context, __: click.Parameter, text: str | None) -> 
     if text is None:
         return None
     try:
-        if text.lstrip().startswith("{"):
-            return constraints_from_json(text)
-        return constraints_from_json(read_plain_file(Path(text), size_max=MESSAGE_SIZE_MAX))
+        is_json = text.lstrip().startswith("{")
+        read = text if is_json else read_plain_file(Path(text), size_max=MESSAGE_SIZE_MAX)
+        return constraints_from_json(read)
     except FileRefusedError as reason:
         said = f"{reason}; expected an object of JSON, or a file that holds one"
         raise click.BadParameter(said) from reason
@@ -224,13 +222,3 @@ _BY_TYPE: Final[dict[Any, tuple[str, dict[str, Any]]]] = {  # its name, and how 
     ),
     Constraints: ("--constraints", {"callback": _constraints_of, "metavar": "JSON|FILE"}),
 }
-
-
-def with_kept(connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a join that describe its SPU, from what is known of it where they are empty."""
-    from spu_assigner.stream.client.announced import described_over, entries_of, read_announced
-
-    before = read_announced(connection, given["cluster_id"]).by_spu().get(given["spu_id"])
-    changes = entries_of(given["labels"], given["taints"])
-    named = {name: given[name] for name in ("rack", "cores", "capacity", "resources")}
-    return described_over(None if before is None else before.described, changes, **named).fields()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO
 
 import click
 from spu_assigner.core.assigner import Assigner
@@ -21,14 +21,12 @@ from spu_assigner.schemas.json_lines.lines import answer_to_json, dead_letter_js
 from spu_assigner.stream.common.json_line_reading import event_of_line, lines_of
 from spu_assigner.stream.kafka.config.command_options import FILE, reading
 
-DEFAULT_POLICIES: Final = tuple(policy for policy in Policy if policy is not Policy.MANUAL)
-
 
 @click.command()
 @click.argument("file", type=FILE, default="-")
 @click.option(
     "--policy",
-    type=click.Choice([policy.value for policy in DEFAULT_POLICIES]),
+    type=click.Choice([policy.value for policy in Policy if policy is not Policy.MANUAL]),
     default=DEFAULT_POLICY.value,
     show_default=True,
     help="Policy of creates that name none.",

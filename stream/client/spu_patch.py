@@ -1,8 +1,9 @@
-"""`produce spu-label`, `spu-taint`: a join that says the rest of an SPU as announced last."""
+"""A join that says the rest of an SPU as announced last: `spu-label`, `spu-taint`, `--keep`."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -22,6 +23,14 @@ from spu_assigner.stream.client.sending import send_events
 from spu_assigner.stream.common.printable import listed
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import ClientError
+
+
+def with_kept(connection: Connection, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a join that describe its SPU, from what is known of it where they are empty."""
+    before = read_announced(connection, given["cluster_id"]).by_spu().get(given["spu_id"])
+    changes = entries_of(given["labels"], given["taints"])
+    named = {name: given[name] for name in ("rack", "cores", "capacity", "resources")}
+    return described_over(None if before is None else before.described, changes, **named).fields()
 
 
 def send_patch(

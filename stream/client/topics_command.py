@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Final
+from typing import Any
 
 import click
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Role
@@ -15,8 +15,6 @@ from spu_assigner.stream.kafka.config.command_options import (
 )
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import PARTITIONS
-
-_ROLES: Final = [role.value for role in Role]
 
 
 @click.group()
@@ -54,10 +52,10 @@ def create(
     done = {"created": report.created, "mended": report.repaired, "unchanged": report.unchanged}
     if output == "json":
         click.echo(json.dumps(done))
-        return 0
-    for deed, names in done.items():
-        for name in names:
-            click.echo(f"{deed:<9}  {name}")
+    else:
+        for deed, names in done.items():
+            for name in names:
+                click.echo(f"{deed:<9}  {name}")
     return 0
 
 
@@ -82,7 +80,7 @@ def check(output: str, connection: Connection) -> int:
 
 
 @topics.command(name="acls")
-@click.option("--role", type=click.Choice(_ROLES), help="Of this role alone.")
+@click.option("--role", type=click.Choice([*map(str, Role)]), help="Of this role alone.")
 @click.option("--principal", help="Who is given the rights. [default: User: and the role]")
 @click.option("--group", default="my-group", show_default=True, help="Of a consumer of your own.")
 @click.option(
@@ -103,28 +101,14 @@ def check(output: str, connection: Connection) -> int:
 @output_option
 @broker_options
 def list_acls(
-    *,
-    role: str | None,
-    principal: str | None,
-    output: str,
-    connection: Connection,
-    group: str,
-    cluster_id: str,
-    mapped: str,
+    *, role: str | None, principal: str | None, output: str, connection: Connection, **named: Any
 ) -> int:
     """Print the least rights of each role, as lines of kafka-acls. Asks no broker."""
     from spu_assigner.stream.kafka.acls import acls, commands
 
     query = load_settings({}).query_name
     for each in Role if role is None else [Role(role)]:
-        given = acls(
-            each,
-            prefix=connection.prefix,
-            query_name=query,
-            group=group,
-            cluster_id=cluster_id,
-            mapped=mapped,
-        )
+        given = acls(each, prefix=connection.prefix, query_name=query, **named)
         user = principal or f"User:{each}"
         if output == "json":
             for acl in given:

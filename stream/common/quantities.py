@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final
 
@@ -44,11 +45,9 @@ def byte_size(text: str) -> int:
 
 def byte_rate(text: str) -> int:
     """Bytes per second out of `50MB/s`; `/s` may be left out."""
-    try:
+    with suppress(ValueError):
         if (rate := byte_size(text.strip().removesuffix("/s"))) >= 1:
             return rate
-    except ValueError:
-        pass
     raise ValueError(
         f"{text!r:.40} is no rate; expected bytes per second from 1 B/s, such as 50MB/s "
         "(50,000,000) or 50MiB/s (52,428,800)"

@@ -113,9 +113,8 @@ class Cause:
         if self.condition.startswith(_DAMAGE) or self.kind.endswith(".fs.ChecksumException"):
             return True
         place, _, method = self.source.rpartition(".")
-        if method in _READING_METHODS:
-            return True
-        return place.startswith(_READERS) and method not in _WRITING
+        is_access = place.startswith(_READERS) and method not in _WRITING
+        return method in _READING_METHODS or is_access
 
 
 def jvm_may_be_gone() -> suppress:

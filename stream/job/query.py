@@ -18,15 +18,20 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from spu_assigner.core.base.errors import InvariantError
 from spu_assigner.stream.job.checkpoint.files import absolute
-from spu_assigner.stream.job.checkpoint.recovered import Recovery, initial_state, starting_offsets
+from spu_assigner.stream.job.checkpoint.recovered import (
+    STATE_FILE,
+    STATE_SCHEMA,
+    Recovery,
+    starting_offsets,
+)
 from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, InputSource
 from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX, options_to_json
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topics import INPUTS, SPU_EVENTS, topic_name
-from spu_assigner.stream.local.jvm.callback_auth import require_token
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,7 +87,8 @@ def build_query(
             topic: starting_offsets(recovery.positions, topic, partitions=count)
             for topic, count in partition_counts(client, INPUTS, prefix=prefix).items()
         }
-        state = initial_state(spark, absolute(settings.checkpoint))
+        place = f"{absolute(settings.checkpoint)}/{STATE_FILE}"
+        state = spark.read.schema(STATE_SCHEMA).parquet(place)
     events = read_events(spark, settings, shards=shards, group=run, begins=begins)
     if shards == 1:  # Its task reads the input: a stage less to plan, start and clear up.
         events = events.coalesce(1)
@@ -263,11 +269,42 @@ class BatchSink(Protocol):
 
 def register_sink(spark: SparkSession, run: str, sink: BatchSink) -> None:
     """Have the sink given the batches of the queries of this run, by this session's JVM alone."""
-    require_token(spark)
+    _require_token(spark)
     # As Py4J shows it to the JVM, which sees these alone.
     java = SimpleNamespace(implements=[f"{SINK}$Listener"])
     listener = SimpleNamespace(Java=java, begin=sink.begin, commit=sink.commit)
     extension(spark).AnswersProvider.register(run, listener)
+
+
+def _require_token(spark: SparkSession) -> None:
+    """Have this process listen, and to its own JVM alone; raises InvariantError if it cannot.
+
+    PySpark gives each JVM a token, without which its port answers nothing. The other way, by which
+    the JVM hands batches to the sink, is a port of this process that every user of the machine can
+    connect to, and so call the sink. Py4J can ask for a token there as well, but PySpark does not
+    let it, and on the JVM's side the token is a field without a setter.
+    """
+    from py4j.java_gateway import JavaObject
+    from py4j.protocol import Py4JJavaError
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway = spark.sparkContext._gateway
+    if gateway is None:
+        raise InvariantError("Spark's session has no gateway to a JVM")
+    token = gateway.gateway_parameters.auth_token
+    if not token:
+        raise InvariantError("Spark's JVM was started without a token: any process could drive it")
+    gateway.callback_server_parameters.auth_token = token
+    ensure_callback_server_started(gateway)
+    client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()
+    try:
+        field = client.getClass().getSuperclass().getDeclaredField("authToken")
+        field.setAccessible(True)
+        field.set(client, token)
+    except Py4JJavaError as reason:
+        raise InvariantError(
+            f"Py4J keeps its token elsewhere than version 0.10.9.9 does: {reason.java_exception}"
+        ) from reason
 
 
 def begin_query(plan: DataFrame, settings: Settings, run: str) -> StreamingQuery:

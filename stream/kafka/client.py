@@ -300,8 +300,7 @@ class Reader:
         ends = self._offsets(OffsetSpec.latest())
         deadline = time.monotonic() + REQUEST_SECONDS_MAX
         while any(self._progress[place] < end for place, end in ends.items()):
-            found = self.messages()
-            if found:
+            if found := self.messages():
                 deadline = time.monotonic() + REQUEST_SECONDS_MAX
             elif time.monotonic() > deadline:
                 raise ClientError(
@@ -329,7 +328,7 @@ class Reader:
         """Kafka's ids; none if the broker that is asked has just stopped: the next look asks."""
         with _known("the topics cannot be described"):
             try:
-                return ask_topic_ids(self._admin, self._short, seconds=seconds)()
+                return ask_topic_ids(self._admin, self._short, seconds=seconds)
             except KafkaException as reason:
                 if reason.args[0].code() != KafkaError._TIMED_OUT:
                     raise

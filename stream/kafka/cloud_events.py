@@ -22,7 +22,7 @@ RELEASED_TYPE: Final = f"io.spuassigner.v1.{TOPIC_RELEASED}".encode()  # the sam
 def marker_headers(marker: CommitMarker, time_ms: int) -> Headers:
     """Those of a marker: which batch of which checkpoint it is of, and when that was sent."""
     ce_id = f"{marker.query}/{marker.checkpoint_id}/{marker.batch}".encode()
-    return _cloud_event(marker.query, "CommitMarker", ce_id, time_ms)
+    return output_headers(marker.query, "CommitMarker", ce_id, time_ms, (0, 0))[:-2]
 
 
 def output_headers(
@@ -40,10 +40,6 @@ def output_headers(
         ("shard", b"%d" % place[0]),
         ("sequence", b"%d" % place[1]),
     ]
-
-
-def _cloud_event(query: str, type_name: str, ce_id: bytes, time_ms: int) -> Headers:
-    return output_headers(query, type_name, ce_id, time_ms, (0, 0))[:-2]
 
 
 @lru_cache(maxsize=64)

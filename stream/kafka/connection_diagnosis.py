@@ -106,12 +106,11 @@ class DiagnosedAdmin(AdminClient):  # type: ignore[misc]  # confluent-kafka's ty
         """Close the client's connections and threads."""
         self.__exit__(None, None, None)
 
-    def metadata(self, limits: WaitLimits | None = None) -> ClusterMetadata:
+    def metadata(self, limits: WaitLimits = WAIT_LIMITS) -> ClusterMetadata:
         """The brokers, and the topics that this user may see.
 
         Asks for all topics: asking for one would create it where the broker does so by itself.
         """
-        limits = limits or WAIT_LIMITS
         deadline = time.monotonic() + limits.request
         seconds = limits.refused
         while True:

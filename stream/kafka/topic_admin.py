@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
-from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, WaitLimits
+from spu_assigner.stream.kafka.connection_diagnosis import WAIT_LIMITS, DiagnosedAdmin, WaitLimits
 from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,
     GRANTING,
@@ -162,21 +162,15 @@ def _fix(admin: AdminClient, faults: Sequence[Fault]) -> set[str]:
     return set(resources)
 
 
-def find_faults(
-    client: Mapping[str, Any],
-    *,
-    prefix: str = "",
-    role: Role = Role.JOB,
-    limits: WaitLimits | None = None,
-) -> Sequence[Fault]:
+def find_faults(client: Mapping[str, Any], *, prefix: str = "") -> Sequence[Fault]:
     """What is wrong with the topics, in the table's order; empty when the job can start.
 
-    Where rights of the role are missing nothing else is reported: it may be hidden from this user.
+    Where rights of the job are missing nothing else is reported: it may be hidden from this user.
     """
     names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
     with DiagnosedAdmin(client) as admin:
-        admin.metadata(limits)  # reports best why no broker answers
-        return access_faults(admin, role, prefix=prefix) or topic_faults(admin, names)
+        admin.metadata()  # reports best why no broker answers
+        return access_faults(admin, Role.JOB, prefix=prefix) or topic_faults(admin, names)
 
 
 def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fault]:
@@ -203,12 +197,10 @@ def access_faults(admin: AdminClient, role: Role, *, prefix: str) -> Sequence[Fa
 def require_access(admin: AdminClient, role: Role, *, prefix: str) -> None:
     """Return if this user has the rights to topics that the role needs."""
     if faults := access_faults(admin, role, prefix=prefix):
-        raise _access_error(faults, role)
-
-
-def _access_error(faults: Sequence[Fault], role: Role) -> AccessError:
-    lacking = "; ".join(map(str, faults))
-    return AccessError(f"this user may not do what the {role} does: {lacking}; {granting(role)}")
+        raise AccessError(
+            f"this user may not do what the {role} does: {'; '.join(map(str, faults))}; "
+            f"{granting(role)}"
+        )
 
 
 def topic_faults(admin: DiagnosedAdmin, names: Mapping[str, TopicSpec]) -> Sequence[Fault]:
@@ -270,14 +262,16 @@ def check_topics(
     *,
     prefix: str = "",
     role: Role = Role.JOB,
-    limits: WaitLimits | None = None,
+    limits: WaitLimits = WAIT_LIMITS,
 ) -> None:
     """Return if the job can start, or the role, if another is given, can do its work."""
-    faults = find_faults(client, prefix=prefix, role=role, limits=limits)
+    names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
+    with DiagnosedAdmin(client) as admin:
+        admin.metadata(limits)  # first, as in `find_faults`
+        require_access(admin, role, prefix=prefix)
+        faults = topic_faults(admin, names)
     if not faults:
         return
-    if faults[0].setting == ACCESS:
-        raise _access_error(faults, role)
     missing = [fault.topic for fault in faults if fault.is_missing]
     parts = [f"missing {', '.join(missing)}"] if missing else []
     parts += [str(fault) for fault in faults if not fault.is_missing]

@@ -6,7 +6,7 @@ A broker that gives no ids leaves only the offsets to go by.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -15,34 +15,28 @@ from spu_assigner.stream.kafka.retry import look_again
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"  # of a broker without topic ids
 
 
-def ask_topic_ids(
-    admin: Any, topics: Iterable[str], *, seconds: float
-) -> Callable[[], dict[str, str]]:
-    """Ask a broker for the ids of topics; what is returned waits for the answer.
+def ask_topic_ids(admin: Any, topics: Iterable[str], *, seconds: float) -> dict[str, str]:
+    """Ask a broker for the ids of topics.
 
     A topic that this broker does not know, or gives no id of, is left out of the answer. The broker
     is what the client takes for the controller: after a failure the next request finds another one.
 
     Raises:
-        KafkaException: by what is returned: no broker answers, or it refuses.
+        KafkaException: no broker answers, or it refuses.
     """
     futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=seconds)
-
-    def answer() -> dict[str, str]:
-        found: dict[str, str] = {}
-        for topic, future in futures.items():
-            try:
-                known = id_of(future.result())
-            except KafkaException as reason:
-                if reason.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                    look_again(admin, seconds=seconds)
-                    raise
-            else:
-                if known is not None:
-                    found[topic] = known
-        return found
-
-    return answer
+    found: dict[str, str] = {}
+    for topic, future in futures.items():
+        try:
+            known = id_of(future.result())
+        except KafkaException as reason:
+            if reason.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                look_again(admin, seconds=seconds)
+                raise
+        else:
+            if known is not None:
+                found[topic] = known
+    return found
 
 
 def id_of(described: Any) -> str | None:

@@ -115,6 +115,6 @@ def _made(check: DoctorCheck, look: DoctorLook, failed: dict[str, str]) -> Check
         look.report_error(reason)
         failed[check.name] = f"the check of {check.name} failed"
     except Exception as reason:  # One check's defect must not hide what the others find.
-        look.report("D003", f"{type(reason).__name__}: {' '.join(str(reason).split())}")
+        look.current.add("D003", f"{type(reason).__name__}: {' '.join(str(reason).split())}")
         failed[check.name] = f"the check of {check.name} ended with an unexpected error"
     return report

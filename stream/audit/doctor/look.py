@@ -103,14 +103,10 @@ class DoctorLook:
     batch_next: int = 0  # that the checkpoint was to begin with, before the marker was read
     current: CheckReport = field(default_factory=lambda: CheckReport(name=""))
 
-    def report(self, code: str, message: str, fix: str = "") -> None:
-        """Add a finding to the check that runs now; arguments as `CheckReport.add`."""
-        self.current.add(code, message, fix)
-
     def report_error(self, error: AssignerError) -> None:
         """Note an error: its line says what was found, and behind a semicolon what to do."""
         text = " ".join(str(error).split())
         # What is wrong with several topics is said of each of them, behind semicolons too.
         is_list = isinstance(error, TopicsError)
         found, mark, fix = text.rpartition("; ") if is_list else text.partition("; ")
-        self.report(code_of(error), found if mark else text, fix if mark else "")
+        self.current.add(code_of(error), found if mark else text, fix if mark else "")

@@ -28,7 +28,7 @@ HELD_SECONDS: Final = 1.0  # a batch, or a producer's transaction, has ended by 
 def look_at_settings(look: DoctorLook) -> str:
     """Whether they can be used."""
     if look.settings_fault is not None:
-        look.report("D001", str(look.settings_fault), f"correct {look.settings_fault.source}")
+        look.current.add("D001", str(look.settings_fault), f"correct {look.settings_fault.source}")
         raise NotCheckedError("the settings cannot be used")
     settings = look.start.settings
     return f"query {settings.query_name!r}, topic prefix {settings.topic_prefix!r}"
@@ -107,7 +107,7 @@ def look_at_batches(look: DoctorLook) -> str:
     policy = settings.default_policy.value
     is_same = (marker.release, marker.default_policy) == (RELEASE, policy)
     if marker.batch == batch == now and not is_same:
-        look.report(
+        look.current.add(
             "D508",
             f"batch {batch} is repeated; it was sent with release {marker.release} and default "
             f"policy {marker.default_policy}, now {RELEASE} and {policy}",
@@ -121,5 +121,5 @@ def look_at_input(look: DoctorLook) -> str:
     if held := held_inputs(connection):
         time.sleep(HELD_SECONDS)
         for each in {*held} & {*held_inputs(connection)}:
-            look.report("D511", str(each), ENDING)
+            look.current.add("D511", str(each), ENDING)
     return make(INPUT, look.start)

@@ -33,7 +33,7 @@ def look_at_target(look: DoctorLook) -> str:
         with DiagnosedAdmin(connection.client()) as admin:
             found = admin.metadata(look.start.limits)
     except UnreachableError as reason:
-        look.report("D601", f"the target: {str(reason).partition('; ')[0]}")
+        look.current.add("D601", f"the target: {str(reason).partition('; ')[0]}")
         raise NotCheckedError("the target does not answer") from reason
     with Reassigner(connection) as kafka:
         moving, throttles = kafka.ongoing(), _throttles(kafka, found.brokers, found.topics)
@@ -80,12 +80,12 @@ def report_moves(
     others = {at: each for at, each in moving.items() if at not in begun}
     if run is not None and is_over and left:
         by_whom = f"by a run of `apply --moves` for cluster {run.cluster_id!r} that ended early"
-        look.report("D604", _moving_text(left, by_whom), _resuming(run))
+        look.current.add("D604", _moving_text(left, by_whom), _resuming(run))
     if others:
-        look.report("D604", _moving_text(others, "not by a running `apply --moves`"))
+        look.current.add("D604", _moving_text(others, "not by a running `apply --moves`"))
     elif throttles and not moving:
         is_ours = run is not None and is_over and run.throttles
-        look.report(
+        look.current.add(
             "D603",
             f"no partition is being moved, and replication is limited: {'; '.join(throttles)}",
             _resuming(run) if run is not None and is_ours else "",

@@ -13,22 +13,21 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import click
 from spu_assigner.core.base.events import LeaveMode, SpuLeft
 from spu_assigner.core.base.limits import KAFKA_OWN
+from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import MovedPartition
-from spu_assigner.stream.client.announced import Announced
+from spu_assigner.stream.client.announced import Announced, read_announced
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.drain.emptied_lists import emptied_lists
 from spu_assigner.stream.clusters.drain.job_wait import DrainError, JobWait, job_state
 from spu_assigner.stream.clusters.drain.preview import confirm, preview_lines, state_after
 from spu_assigner.stream.clusters.drain.staying import held_topics, staying_lines
-from spu_assigner.stream.clusters.follow.session import AnnouncedReader
 from spu_assigner.stream.clusters.moves.options import MoveOptions
 from spu_assigner.stream.clusters.moves.reassigning import Reassigner
 from spu_assigner.stream.clusters.moves.runner import moving, require_ready
@@ -59,7 +58,7 @@ UNSEEN_FIX: Final = (
 class _Holding:
     """What the broker holds, and what becomes of that which no map says anything of."""
 
-    unmapped: Sequence[str]  # topics without a map that are left where they are
+    unmapped: Sequence[str]  # a line, if topics without a map are left where they are
     # Of Kafka's own topics, the product's, and those that `--foreign` names.
     emptied: Sequence[MovedPartition]
     stuck: Sequence[str]  # a line, if some of these cannot leave
@@ -116,20 +115,15 @@ class Draining:
         state = state_after(request, self._leave())
         with request.target() as target:
             plan, found = plan_now(request, target, maps=maps_of_state(state))
-            moves, stays = self._moves(
-                kafka, plan, found.maps, lambda: held_topics(state, self._broker)
-            )
-            shown, options = (moves, plan, found, target), self._options
-            yield from preview_lines(
-                *shown, request=request, options=options, racks=kafka.brokers()
-            )
+            moves, stays = self._moves(kafka, plan, found.maps, state)
+            shown = (kafka, target, moves, plan, found)
+            yield from preview_lines(*shown, request=request, options=self._options)
         yield from (f"{_STAYS}{line}" for line in stays)
 
     def _announced(self) -> Announced:
         """What was announced last of the SPU."""
         broker, cluster = self._broker, self._request.cluster_id
-        with closing(AnnouncedReader(self._request.connection, cluster)) as reader:
-            known = reader.announced.by_spu().get(broker)
+        known = read_announced(self._request.connection, cluster).by_spu().get(broker)
         if known is None:
             raise DrainError(
                 f"broker {broker} is no SPU of cluster {cluster!r}: nobody has announced it; check "
@@ -172,9 +166,9 @@ class Draining:
         require_ready(self._request.ledger_connection(), self._options, planned)
         with self._request.target() as target:
             holding = self._holding(kafka, maps := self._maps(), target.kafka_id())
-        fault = None if self._options.force else next(self._faults(holding), None)
-        if fault is not None:
-            raise DrainError(f"{fault}; the SPU was not decommissioned")
+        if not self._options.force:
+            for fault in (*holding.unseen, *holding.stuck, *holding.unmapped):
+                raise DrainError(f"{fault}; the SPU was not decommissioned")
         self._record(kafka, holding.emptied, maps, is_new=True)
         sent = exchange(self._request.connection, [self._leave()], seconds=0, check=lambda: None)
         for why in sent.rejected.values():
@@ -185,7 +179,7 @@ class Draining:
         """What maps say, and the new lists of what has none; a line for each thing that stays."""
         with self._request.target() as target:
             plan, sources = plan_now(self._request, target)
-        moves, stays = self._moves(kafka, plan, sources.maps, self._held_topics)
+        moves, stays = self._moves(kafka, plan, sources.maps)
         self._record(kafka, moves, sources.maps, is_new=False)
         if moves:  # Said before hours of copying, too: it may be reason enough to stop.
             for line in stays:
@@ -193,20 +187,15 @@ class Draining:
         return moves, stays
 
     def _moves(
-        self, kafka: Reassigner, plan: TopicsPlan, maps: Maps, held: Callable[[], Mapping[str, str]]
+        self, kafka: Reassigner, plan: TopicsPlan, maps: Maps, state: ClusterState | None = None
     ) -> tuple[list[MovedPartition], list[str]]:
-        """What leaves the broker by a plan of these maps; a line for each thing that stays.
-
-        Args:
-            held: topics that the job cannot take off the broker, and why.
-        """
+        """What leaves the broker by a plan of these maps; a line for each thing that stays."""
         mapped = [each for each in plan.moved_partitions() if self._broker in each.before]
         holding = self._holding(kafka, maps, plan.kafka_id)
-        taken = {(each.topic, each.partition) for each in mapped}
+        taken = {place_of(each) for each in mapped}
         staying = [at for at in holding.mapped if at not in taken]
-        lines = staying_lines(plan, staying, held() if staying else {})
-        stays = [*holding.stuck, *lines, *holding.unseen]
-        return [*mapped, *holding.emptied], stays
+        lines = staying_lines(plan, staying, self._held_topics(state) if staying else {})
+        return [*mapped, *holding.emptied], [*holding.stuck, *lines, *holding.unseen]
 
     def _held(self, kafka: Reassigner) -> list[str]:
         """A line with what Kafka shows on the broker; or none."""
@@ -241,8 +230,16 @@ class Draining:
             "other broker is free for a replica; start one more, or give these topics fewer "
             "replicas (kafka-reassign-partitions), and run this again"
         )
+        left = sorted(topics - moved)
+        unmapped = (
+            f"{counted(len(left), 'topic')} on broker {self._broker} "
+            f"{'has' if len(left) == 1 else 'have'} no map ({listed(left, TOPICS_NAMED_MAX)}); "
+            f"adopt what is to have one (`spu-assigner adopt --cluster {request.cluster_id}`), "
+            "which is rejected once the SPU has left, give --foreign GLOB for what is only to be "
+            "moved off the broker, and run this again"
+        )
         return _Holding(
-            unmapped=sorted(topics - moved),
+            unmapped=[unmapped] if left else [],
             emptied=[
                 new_move(at, shapes[at].topic_id, shapes[at].replicas, row)
                 for at, row in emptied.items()
@@ -267,18 +264,6 @@ class Draining:
                 f"see ({listed(places, TOPICS_NAMED_MAX)}); {UNSEEN_FIX}"
             ]
         return [*unseen.summary.lines(f"what broker {self._broker} holds is not known")][:1]
-
-    def _faults(self, holding: _Holding) -> Iterator[str]:
-        """Why the SPU should not be decommissioned now."""
-        yield from (*holding.unseen, *holding.stuck)
-        if left := holding.unmapped:
-            yield (
-                f"{counted(len(left), 'topic')} on broker {self._broker} "
-                f"{'has' if len(left) == 1 else 'have'} no map ({listed(left, TOPICS_NAMED_MAX)}); "
-                "adopt what is to have one (`spu-assigner adopt --cluster "
-                f"{self._request.cluster_id}`), which is rejected once the SPU has left, give "
-                "--foreign GLOB for what is only to be moved off the broker, and run this again"
-            )
 
     def _leave(self) -> SpuLeft:
         return SpuLeft(
@@ -311,7 +296,7 @@ class Draining:
             )
             time.sleep(min(LOOK_SECONDS, wait.seconds))
 
-    def _held_topics(self) -> dict[str, str]:
-        """What the job cannot take off the broker now, and why."""
-        state = job_state(self._request)
+    def _held_topics(self, state: ClusterState | None = None) -> dict[str, str]:
+        """What the job cannot take off the broker, and why, in this state or as it is now."""
+        state = state or job_state(self._request)
         return {} if state is None else held_topics(state, self._broker)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import click
@@ -21,7 +21,7 @@ from spu_assigner.core.state.cluster_state import ClusterState
 from spu_assigner.schemas.messages.wire import MovedPartition
 from spu_assigner.stream.clusters.drain.job_wait import DrainError, job_state
 from spu_assigner.stream.clusters.moves.options import MoveOptions
-from spu_assigner.stream.clusters.moves.reassigning import Replicas
+from spu_assigner.stream.clusters.moves.reassigning import Reassigner, Replicas
 from spu_assigner.stream.clusters.plan.model import ChangeKind, TopicChange, TopicsPlan
 from spu_assigner.stream.clusters.plan.rendering import copy_text, load_lines
 from spu_assigner.stream.clusters.plan.sources import PlanRequest, PlanSources, with_load
@@ -54,14 +54,14 @@ def state_after(request: PlanRequest, event: Event) -> ClusterState:
 
 
 def preview_lines(
+    kafka: Reassigner,
+    target: Target,
     moves: Sequence[MovedPartition],
     plan: TopicsPlan,
     found: PlanSources,
-    target: Target,
     *,
     request: PlanRequest,
     options: MoveOptions,
-    racks: Mapping[int, str | None],  # of the brokers that are alive
 ) -> Iterator[str]:
     """What these moves cost: a sum, each broker before and after, lists with more on one rack."""
     lists: dict[str, dict[int, Replicas]] = {}
@@ -85,22 +85,17 @@ def preview_lines(
     if options.rate is not None and most:
         yield f"time     {duration_text(most / options.rate)} at least, at this throttle"
     yield from load_lines(load.brokers, width=table_width())
-    for change in changes:
-        worse = sum(
-            _is_worse(*pair, racks) for pair in zip(change.before, change.after, strict=True)
-        )
-        if worse:
-            yield f"racks    {change.topic}: {counted(worse, 'list')} with more on one rack"
+    racks = kafka.brokers()
 
-
-def _is_worse(before: Replicas, after: Replicas, racks: Mapping[int, str | None]) -> bool:
-    """Whether more replicas of a list are on one rack than before, among brokers with a rack."""
-
-    def fullest(row: Iterable[int]) -> int:
+    def fullest(row: Replicas) -> int:
+        """How many replicas of a list are on one rack, among brokers with a rack."""
         counts = Counter(rack for each in row if (rack := racks.get(each)) is not None)
         return max(counts.values(), default=0)
 
-    return fullest(after) > fullest(before)
+    for change in changes:
+        pairs = zip(change.before, change.after, strict=True)
+        if worse := sum(fullest(after) > fullest(before) for before, after in pairs):
+            yield f"racks    {change.topic}: {counted(worse, 'list')} with more on one rack"
 
 
 def confirm(lines: Iterable[str], *, yes: bool) -> None:

@@ -63,9 +63,8 @@ def rebalance_now(
             "this again"
         )
     click.echo(f"mapped   {answers.accepted[event.event_id]}")
-    more = (
-        [f"{counted(count, 'move')} not asked for"] if (count := _unasked(request, event)) else []
-    )
+    unasked = _unasked(request, event)
+    more = [f"{counted(unasked, 'move')} not asked for"] if unasked else []
     with moving(connection, options, cluster_id=request.cluster_id) as runner:
         with request.target() as target:
             plan, found = plan_now(request, target)
@@ -100,8 +99,8 @@ def rebalance_preview(
     maps = maps_of_state(state_after(request, event))
     with Reassigner(request.ledger_connection()) as kafka, request.target() as target:
         plan, found = plan_now(request, target, maps=maps)
-        shown = (plan.moved_partitions(), plan, found, target)
-        yield from preview_lines(*shown, request=request, options=options, racks=kafka.brokers())
+        shown = (kafka, target, plan.moved_partitions(), plan, found)
+        yield from preview_lines(*shown, request=request, options=options)
     for each in (*plan.refused, *plan.waiting):
         if each.topic in found.cluster.topics:
             yield f"stays    {each.topic}: {each.reason}"

@@ -81,14 +81,12 @@ class Undoing(Draining):
     """One drain that is to be undone."""
 
     def _preview(self, kafka: Reassigner) -> Iterator[str]:
-        plan, request, options = self._plan(kafka), self._request, self._options
+        plan, request = self._plan(kafka), self._request
         if not self._announced().online:
             yield f"joins    SPU {self._broker}, as it was announced last"
         with request.target() as target:
-            shown = (plan.moves, *plan_now(request, target), target)
-            yield from preview_lines(
-                *shown, request=request, options=options, racks=kafka.brokers()
-            )
+            shown = (kafka, target, plan.moves, *plan_now(request, target))
+            yield from preview_lines(*shown, request=request, options=self._options)
         yield from (f"left     {line}" for line in plan.left)
 
     def _plan(self, kafka: Reassigner) -> UndoPlan:

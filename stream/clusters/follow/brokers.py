@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from spu_assigner.core.base.events import LeaveMode, SpuJoined, SpuLeft
 from spu_assigner.core.base.limits import RACK_LENGTH_MAX
@@ -99,6 +100,12 @@ def decide_brokers(
     """What follows from the present look, whose time no other has; nothing if it saw nothing."""
     if not sight.is_clear:
         return MembershipDecision()
+
+    def common(broker: int, deed: str) -> dict[str, Any]:
+        event_id = f"{MARK}/{broker}/{deed}/{occurred_at}"
+        of = {"cluster_id": options.cluster_id, "occurred_at": occurred_at, "spu_id": broker}
+        return {"event_id": event_id, **of}
+
     left_alone: dict[int, str] = {}
     events: list[Announcement] = []
     for broker, rack in sorted(sight.racks.items()):
@@ -117,36 +124,18 @@ def decide_brokers(
             resources=options.resources,
         )
         if known is None or not known.online or known.described != described:
-            events.append(
-                SpuJoined(
-                    event_id=f"{MARK}/{broker}/joined/{occurred_at}",
-                    cluster_id=options.cluster_id,
-                    occurred_at=occurred_at,
-                    spu_id=broker,
-                    **described.fields(),
-                )
-            )
+            events.append(SpuJoined(**common(broker, "joined"), **described.fields()))
     wanted = [
         broker
         for broker, known in sorted(announced.items())
         if known.online and known.is_own and broker not in options.excluded_brokers
     ]
-    missing = {broker: sight.missing_for(broker) for broker in wanted}
-    gone = {broker: seconds for broker, seconds in missing.items() if seconds is not None}
+    gone = {each: time for each in wanted if (time := sight.missing_for(each)) is not None}
     due = [broker for broker, seconds in gone.items() if seconds >= options.grace_seconds]
     is_mass = len(gone) > 1 and 2 * len(gone) > len(wanted)
     held = tuple(due) if is_mass and not options.allow_mass_leave else ()
-    events += [
-        SpuLeft(
-            event_id=f"{MARK}/{broker}/left/{occurred_at}",
-            cluster_id=options.cluster_id,
-            occurred_at=occurred_at,
-            spu_id=broker,
-            mode=LeaveMode.OFFLINE,
-        )
-        for broker in due
-        if not held
-    ]
+    if not held:
+        events += [SpuLeft(**common(each, "left"), mode=LeaveMode.OFFLINE) for each in due]
     return MembershipDecision(
         events=tuple(events),
         held=held,

@@ -85,8 +85,10 @@ def following(cluster: str) -> Callable[[Command], Command]:
 )
 @click.option(
     "--exclude",
+    "excluded_brokers",
     type=click.IntRange(min=0),
     multiple=True,
+    callback=lambda _, __, ids: frozenset(ids),
     metavar="ID",
     help="Announce nothing of this broker; may be repeated.",
 )
@@ -118,12 +120,7 @@ def following(cluster: str) -> Callable[[Command], Command]:
 )
 @following("The cluster whose SPUs the brokers are.")
 def follow(
-    *,
-    connection: Connection,
-    target_connection: Connection | None,
-    output: Form,
-    exclude: tuple[int, ...],
-    **given: Any,
+    *, connection: Connection, target_connection: Connection | None, output: Form, **given: Any
 ) -> int:
     """Follow a Kafka cluster: its brokers join, with their racks, and leave when they are gone.
 
@@ -151,14 +148,14 @@ def follow(
         raise click.UsageError("--place-new needs --topics, and goes on: leave out --once")
     if given["labels_file"] and (faults := read_labels(given["labels_file"])[1]):
         raise click.UsageError("; ".join(faults))
-    options = FollowOptions(excluded_brokers=frozenset(exclude), **given)
+    options = FollowOptions(**given)
     shown = FollowOutput("follow", output, dry_run=options.dry_run)
     target, check = target_connection or connection, Interrupts(lambda: None).check
     return follow_cluster(connection, target, options, shown, check=check)
 
 
 @click.command("adopt", cls=errors_end_with(1))
-@globs_option("--topics", "globs", "Only such topics; may be repeated.")
+@globs_option("--topics", "globs", "Only such topics; may be repeated.", ("*",))
 @globs_option("--exclude", "excluded", "Not such topics; may be repeated.")
 @click.option(
     "--pinned/--not-pinned",
@@ -169,6 +166,7 @@ def follow(
 @click.option(
     "--policy",
     type=click.Choice([policy.value for policy in Policy]),
+    callback=lambda _, __, name: name and Policy(name),
     help="What they grow by.  [default: as before; of new ones the job's]",
 )
 @click.option(
@@ -189,13 +187,7 @@ def follow(
 )
 @following("The cluster that takes the topics over.")
 def adopt(
-    *,
-    connection: Connection,
-    target_connection: Connection | None,
-    output: Form,
-    globs: tuple[str, ...],
-    policy: str | None,
-    **given: Any,
+    *, connection: Connection, target_connection: Connection | None, output: Form, **given: Any
 ) -> int:
     """Take over the topics of a Kafka cluster as they are. Nothing moves. Safe to repeat.
 
@@ -214,12 +206,7 @@ def adopt(
     from spu_assigner.stream.clusters.follow.report import FollowOutput
     from spu_assigner.stream.kafka.open_transactions import why_unanswered
 
-    options = FollowOptions(
-        is_adopt=True,
-        globs=globs or ("*",),
-        policy=None if policy is None else Policy(policy),
-        **given,
-    )
+    options = FollowOptions(is_adopt=True, **given)
     shown = FollowOutput("adopt", output, dry_run=options.dry_run)
     check = Interrupts(lambda: None).check
     target = target_connection or connection
@@ -232,6 +219,6 @@ def adopt(
             "equal by then is not sent"
         )
         return NOT_ANSWERED
-    if not report.is_whole:
+    if report.topics.left or report.rejected or report.changed:
         return 1
     return 2 if options.dry_run and report.events else 0

@@ -160,11 +160,7 @@ class AdoptReport:
             self,
             accepted=tuple(each for each in self.events if each.event_id in accepted),
             rejected=tuple(
-                TopicReason(topic=f"SPU {each.spu_id}", reason=rejected[each.event_id])
-                if isinstance(each, SpuJoined)
-                else TopicReason(
-                    topic=each.topic, reason=_rejection(each.topic, rejected[each.event_id])
-                )
+                _rejection(each, rejected[each.event_id])
                 for each in self.events
                 if each.event_id in rejected
             ),
@@ -175,16 +171,14 @@ class AdoptReport:
         """The topics of accepted events of one kind."""
         return [event.topic for event in self.accepted if isinstance(event, kind)]
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether nothing is left that was asked for."""
-        return not (self.topics.left or self.rejected or self.changed or self.unanswered)
 
-
-def _rejection(topic: str, why: str) -> str:
-    """Why the job rejects a topic, and what to do about an SPU that it does not know."""
-    is_gone = f"({Code.MANUAL_UNKNOWN_SPU})" in why
-    return f"{why}; {OFF_BROKER} --foreign {topic}`)" if is_gone else why
+def _rejection(event: SpuJoined | TopicEvent, why: str) -> TopicReason:
+    """Why the job rejects an event, and what to do about an SPU that it does not know."""
+    if isinstance(event, SpuJoined):
+        return TopicReason(topic=f"SPU {event.spu_id}", reason=why)
+    if f"({Code.MANUAL_UNKNOWN_SPU})" in why:
+        why = f"{why}; {OFF_BROKER} --foreign {event.topic}`)"
+    return TopicReason(topic=event.topic, reason=why)
 
 
 def brokers_text(ids: Sequence[int]) -> str:

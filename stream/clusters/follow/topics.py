@@ -54,10 +54,7 @@ from spu_assigner.stream.kafka.log_dirs import Partition
 TOLERATED_PERCENT: Final = 10  # by which bytes may differ from a demand that is known
 ADOPT_MARK: Final = "adopt"  # the ids of its events begin so
 CHANGED_HERE: Final = frozenset(  # The last two change no list, but may follow what did.
-    {
-        *(Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION),
-        *(Mode.DEMAND, Mode.CONSTRAINTS),
-    }
+    {Mode.REPAIR, Mode.REBALANCE, Mode.REPLICATION, Mode.DEMOTION, Mode.DEMAND, Mode.CONSTRAINTS}
 )
 Untouched = Callable[[Sequence[str]], Collection[str] | None]  # None: it is not known now
 BytesOf = Callable[[Sequence[str]], Mapping[str, int]]
@@ -310,9 +307,7 @@ def _was_there(name: str, known: ReplicaMap, applied: AppliedRecords) -> bool:
     record = applied.records.get(name)
     if record is not None and record.origin is not Origin.RELEASED:
         return record.origin is Origin.FOUND
-    if known.cause.startswith(f"{PLACE_MARK}/"):
-        return True
-    return is_adopted(known)
+    return known.cause.startswith(f"{PLACE_MARK}/") or is_adopted(known)
 
 
 def _placed(

@@ -116,27 +116,22 @@ class LocalFiles:
 
     def lines(self, path: str) -> list[str] | None:
         """The lines of a text file; None: there is none."""
-        try:
-            text = local_path(path).read_bytes()
-        except FileNotFoundError:
-            return None
-        return text.decode(errors="replace").splitlines()
+        with suppress(FileNotFoundError):
+            return local_path(path).read_bytes().decode(errors="replace").splitlines()
+        return None
 
     def names(self, folder: str) -> list[str] | None:
         """The names in a folder, in order, without the hidden sums; None: there is none."""
-        try:
+        with suppress(FileNotFoundError):
             names = [each.name for each in local_path(folder).iterdir()]
-        except FileNotFoundError:
-            return None
-        return sorted(name for name in names if not name.endswith(".crc"))
+            return sorted(name for name in names if not name.endswith(".crc"))
+        return None
 
     def sha256(self, path: str) -> str | None:
         """The SHA-256 of a file, hexadecimal; None: there is none."""
-        try:
-            with local_path(path).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:
-            return None
+        with suppress(FileNotFoundError), local_path(path).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+        return None
 
     def write(self, path: str, text: str) -> None:
         """Write a text file of this user's alone, whole or not at all; an older one is replaced."""

@@ -177,7 +177,7 @@ class InputIdentity:
         if (admin := self._admin) is not None:
             found = ask_leaders(
                 admin,
-                lambda left: ask_topic_ids(admin, self.ids, seconds=left)(),
+                lambda left: ask_topic_ids(admin, self.ids, seconds=left),
                 seconds=RETRY_SECONDS_MAX,
             )
             require_same_ids(self.ids, found)

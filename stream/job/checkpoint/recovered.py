@@ -16,7 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
 from spu_assigner.schemas.messages.wire import RecoveredFrom
 from spu_assigner.stream.job.checkpoint.files import (
@@ -28,9 +28,6 @@ from spu_assigner.stream.job.checkpoint.files import (
     positions_from_json,
     positions_to_json,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 FOLDER: Final = "recovery"
 STATE_FILE: Final = f"{FOLDER}/state.parquet"
@@ -116,11 +113,6 @@ def pending_recovery(
             f"{found}, expected {recovery.state_sha256}; {AGAIN}, with a new folder"
         )
     return recovery
-
-
-def initial_state(spark: SparkSession, place: str) -> DataFrame:
-    """The rows that the shards begin with."""
-    return spark.read.schema(STATE_SCHEMA).parquet(f"{place}/{STATE_FILE}")
 
 
 def starting_offsets(positions: Positions, topic: str, *, partitions: int) -> dict[str, int]:

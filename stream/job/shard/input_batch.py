@@ -72,16 +72,14 @@ class Batch:
 
     def ranges(self) -> list[SourceRange]:
         """What was read of each input partition."""
-        found = []
-        for (source, partition), rows in groupby(self.rows, _PARTITION):
-            offsets = [row[2] for row in rows]
-            found.append(
-                SourceRange(
-                    source=InputSource(source),
-                    partition=partition,
-                    first=offsets[0],
-                    last=offsets[-1],
-                    count=len(offsets),
-                )
+        return [
+            SourceRange(
+                source=InputSource(source),
+                partition=partition,
+                first=offsets[0],
+                last=offsets[-1],
+                count=len(offsets),
             )
-        return found
+            for (source, partition), rows in groupby(self.rows, _PARTITION)
+            for offsets in [[row[2] for row in rows]]
+        ]

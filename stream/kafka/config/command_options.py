@@ -133,9 +133,11 @@ def cluster_option(what: str) -> Callable[[Command], Command]:
     return click.option("--cluster", "cluster_id", required=True, callback=checked, help=what)
 
 
-def globs_option(option: str, name: str, what: str) -> Callable[[Command], Command]:
+def globs_option(
+    option: str, name: str, what: str, default: tuple[str, ...] = ()
+) -> Callable[[Command], Command]:
     """Topics by globs, as often as it is given; the command is given them as `name`."""
-    return click.option(option, name, metavar="GLOB", multiple=True, help=what)
+    return click.option(option, name, metavar="GLOB", multiple=True, default=default, help=what)
 
 
 def seconds_option(

@@ -38,11 +38,6 @@ class Secret:
         """The place, for Kafka's providers."""
         return f"${{env:{self.variable}}}" if self.file is None else file_reference(self.file)
 
-    @property
-    def quote(self) -> str:
-        """A quotation mark that does not occur in it."""
-        return "'" if '"' in self.value else '"'
-
 
 def file_reference(file: Path) -> str:
     """A whole file, for Kafka's directory provider."""

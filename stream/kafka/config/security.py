@@ -164,10 +164,11 @@ class Security:
 
         Here the line ends, so that a line end after the password in its file does no harm.
         """
+        quote = "'" if '"' in password.value else '"'  # One that does not occur in it.
         name = "plain.Plain" if self.sasl_mechanism is Mechanism.PLAIN else "scram.Scram"
         return (
             f"{_LOGIN_MODULES}.{name}LoginModule required "
-            f'username="{self.sasl_username}" password={password.quote}{password.reference}\n;'
+            f'username="{self.sasl_username}" password={quote}{password.reference}\n;'
         )
 
     def _providers(self) -> dict[str, str]:

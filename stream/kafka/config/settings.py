@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -192,11 +193,9 @@ def _of_target(spec: Spec) -> Spec:
 def _value(spec: Spec, value: object, source: str) -> Any:
     text = value if isinstance(value, str) else bounded_repr(value)
     is_text = not isinstance(value, bool | float | list | dict)
-    try:
-        if is_text:
+    if is_text:
+        with suppress(ValueError):
             return spec.read(text.strip())
-    except ValueError:
-        pass
     raise SettingsError(source, found=repr(text) if is_text else text, expected=spec.expected)
 
 

@@ -15,6 +15,7 @@ from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from ssl import create_default_context
 from typing import Final, Literal, get_args
@@ -111,11 +112,7 @@ def ensure_all(
     wanted = {group: _places(home, group, lock[group]) for group in groups}
 
     def missing() -> list[Group]:
-        return [
-            group
-            for group in groups
-            if not all(_is_right(jar, path) for jar, path in wanted[group])
-        ]
+        return [group for group in groups if not all(starmap(_is_right, wanted[group]))]
 
     if missing():
         with locked(home):

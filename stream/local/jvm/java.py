@@ -123,15 +123,11 @@ def java_version(home: Path) -> Version | None:
     """The version of a Java home; None where there is no working Java."""
     if not os.access(home / "bin" / "java", os.X_OK):
         return None
-    if found := re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', _release(home), re.MULTILINE):
-        return _version(found[1])
-    said = _property("version", home / "bin" / "java") or ""
-    found = re.match(r"(?:1\.)?(\d+(?:\.\d+)*)", said)
-    return _version(found[1]) if found else None
-
-
-def _version(text: str) -> Version:
-    return tuple(map(int, text.split(".")))
+    found = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+(?:\.\d+)*)', _release(home), re.MULTILINE)
+    if found is None:
+        said = _property("version", home / "bin" / "java") or ""
+        found = re.match(r"(?:1\.)?(\d+(?:\.\d+)*)", said)
+    return tuple(map(int, found[1].split("."))) if found else None
 
 
 def _release(home: Path) -> str:

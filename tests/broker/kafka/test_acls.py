@@ -32,11 +32,11 @@ from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import MOVES_KEY, AppliedTopic, Origin
 from spu_assigner.stream.audit.rebuild import recover
 from spu_assigner.stream.audit.verify.history import History, read_history
+from spu_assigner.stream.client.announced import read_announced
 from spu_assigner.stream.client.pending_answers import exchange
 from spu_assigner.stream.clusters.follow.loop import adopt_topics, follow_cluster
 from spu_assigner.stream.clusters.follow.options import FollowOptions
 from spu_assigner.stream.clusters.follow.report import FollowOutput
-from spu_assigner.stream.clusters.follow.session import AnnouncedReader
 from spu_assigner.stream.clusters.moves.reassigning import MIN_IN_SYNC, Place, Reassigner
 from spu_assigner.stream.clusters.moves.run_record import Seat, begun_run
 from spu_assigner.stream.clusters.moves.throttle import LEADERS, RATES
@@ -341,7 +341,7 @@ def adopt_one(settings: Settings) -> None:
 def move_partitions(settings: Settings) -> None:
     """All that is asked of Kafka for drain, rebalance and a wave, on the one broker there is."""
     topic = mapped(str(settings.security.sasl_username))[1]
-    AnnouncedReader(settings.connection(), "drained").close()
+    read_announced(settings.connection(), "drained")
     with sending(settings, [SPU_EVENTS]) as sender:
         sender.send(SpuLeft(event_id="drain", cluster_id="drained", spu_id=9))
     asked = ClusterRebalance(event_id="rebalance", cluster_id="drained", max_moves=0)

@@ -59,7 +59,7 @@ class OneTopic:
     def id(self) -> str | None:
         """Kafka's of the topic; None: the broker knows of none."""
         with AdminClient(self._client) as admin, suppress(KafkaException):
-            return ask_topic_ids(admin, [self.name], seconds=PATIENCE_SECONDS)().get(self.name)
+            return ask_topic_ids(admin, [self.name], seconds=PATIENCE_SECONDS).get(self.name)
         return None
 
 

@@ -91,7 +91,7 @@ def test_what_is_followed_is_what_the_values_say() -> None:
         "grace_seconds": 90.0,
         "capacity": 4_000_000,
         "cores": 2,
-        "exclude": (7, 8),
+        "excluded_brokers": frozenset({7, 8}),
         "take_over": True,
         "globs": ("team-*", "orders"),
         "excluded": ("team-test",),

@@ -129,7 +129,7 @@ def test_a_check_that_fails_breaks_or_hangs_stops_no_other(monkeypatch: pytest.M
         raise NotCheckedError("there is nothing to check")
 
     def warns(look: DoctorLook) -> str:
-        look.report("D511", "held")
+        look.current.add("D511", "held")
         return "all"
 
     def hangs(look: DoctorLook) -> str:

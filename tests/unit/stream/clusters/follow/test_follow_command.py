@@ -195,7 +195,6 @@ def test_adopt_shows_each_event_what_is_left_out_and_the_sum(
     """What was not done has a line each."""
     FollowOutput("adopt", "table", dry_run=dry_run).adopted(report)
     assert capsys.readouterr().out.splitlines() == lines
-    assert not report.is_whole
 
 
 def test_adopt_shows_programs_the_events_as_simulate_reads_them(
