@@ -13,14 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.quantities import now_ms
@@ -44,17 +37,36 @@ class ElectionError(AssignerError):
     """The group does not take this process."""
 
 
-def last_looks(admin: AdminClient, prefix: str, seconds: float) -> dict[str, FollowerLook]:
-    """What followers committed last, by cluster; of groups that this user may Describe."""
-    begins, looks = follower_name("", prefix=prefix), dict[str, FollowerLook]()
-    for group in admin.list_consumer_groups(request_timeout=seconds).result().valid:
-        if group.group_id.startswith(begins):
-            asked = [ConsumerGroupTopicPartitions(group.group_id)]
-            [answer] = admin.list_consumer_group_offsets(asked, request_timeout=seconds).values()
-            for at in answer.result().topic_partitions:
-                ahead = int(at.metadata) if at.metadata else None
-                looks[group.group_id.removeprefix(begins)] = at.offset / 1000, ahead
-    return looks
+class FollowerLooks:
+    """What followers committed last, by cluster; of groups that this user may Describe.
+
+    A consumer of each group, which joins nothing, asks: the admin client's own request ends the
+    process when the coordinator of the group moves (librdkafka#5040).
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._consumers: dict[str, Consumer] = {}  # by group
+
+    def read(self, admin: AdminClient, seconds: float) -> dict[str, FollowerLook]:
+        """Ask Kafka; raises KafkaException."""
+        prefix, looks = self._connection.prefix, dict[str, FollowerLook]()
+        begins, topic = follower_name("", prefix=prefix), topic_name(ASSIGNER_STATE, prefix=prefix)
+        for listed in admin.list_consumer_groups(request_timeout=seconds).result().valid:
+            if (group := listed.group_id).startswith(begins):
+                if group not in self._consumers:
+                    options = {"group.id": group, "enable.auto.commit": False, "log_level": 0}
+                    self._consumers[group] = Consumer({**self._connection.client(), **options})
+                [at] = self._consumers[group].committed([TopicPartition(topic, 0)], timeout=seconds)
+                if at.error is None and at.offset >= 0:
+                    ahead = int(at.metadata) if at.metadata else None
+                    looks[group.removeprefix(begins)] = at.offset / 1000, ahead
+        return looks
+
+    def close(self) -> None:
+        """Close the consumers."""
+        for consumer in self._consumers.values():
+            consumer.close()
 
 
 class LeaderElection:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
@@ -32,7 +33,7 @@ from spu_assigner.stream.job.metrics.counters import Metrics, add_job
 from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.job.metrics.server import MetricsServer, application, listen
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.election import last_looks
+from spu_assigner.stream.kafka.election import FollowerLooks
 from spu_assigner.stream.kafka.moves_record import MovesFollower
 from spu_assigner.stream.kafka.retry import look_again
 
@@ -155,14 +156,18 @@ class Watch:
 
     def _watch_kafka(self, see_inputs: Callable[[Mapping[str, str | None]], None]) -> None:
         topics = input_topics(self._settings)
-        with AdminClient({**self._settings.connection().client(), "log_level": 0}) as admin:
+        connection = self._settings.connection()
+        with (
+            AdminClient({**connection.client(), "log_level": 0}) as admin,
+            closing(FollowerLooks(connection)) as looks,
+        ):
             while True:
                 ends: Spans = {}
                 try:
                     described = describe(admin, topics, REQUEST_SECONDS_MAX)
                     see_inputs(ids_of(described))
                     ends = spans_of(admin, described, REQUEST_SECONDS_MAX)
-                    new = last_looks(admin, self._settings.topic_prefix, REQUEST_SECONDS_MAX)
+                    new = looks.read(admin, REQUEST_SECONDS_MAX)
                     self.metrics.looks = {**self.metrics.looks, **new}
                 except KafkaException:  # Then there is no lag to read.
                     look_again(admin, seconds=REQUEST_SECONDS_MAX)

@@ -12,7 +12,7 @@ import re
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ from spu_assigner.stream.kafka.acls import (
 )
 from spu_assigner.stream.kafka.client import Reader, Sender, SentMessage
 from spu_assigner.stream.kafka.config.settings import Settings
-from spu_assigner.stream.kafka.election import LeaderElection, last_looks
+from spu_assigner.stream.kafka.election import FollowerLooks, LeaderElection
 from spu_assigner.stream.kafka.errors import AccessError
 from spu_assigner.stream.kafka.moves_record import latest_run
 from spu_assigner.stream.kafka.topic_admin import check_topics, create_topics
@@ -248,9 +248,10 @@ def consume(settings: Settings) -> None:
         found = {topic for topic, _ in reader.drain_messages()}
     assert found == set(topics)
     assert latest_run(settings.connection()) is not None
-    with AdminClient(settings.connection().client()) as admin:
-        looks = last_looks(admin, settings.topic_prefix, 60.0)
-    assert CLUSTER in looks, "what its follower saw is missing"
+    looks = FollowerLooks(settings.connection())
+    with AdminClient(settings.connection().client()) as admin, closing(looks):
+        seen = looks.read(admin, 60.0)
+    assert CLUSTER in seen, "what its follower saw is missing"
 
 
 def create(settings: Settings) -> None:

@@ -79,7 +79,8 @@ class Service:
     def end(self) -> None:
         """As a supervisor ends it; nothing of all that it said is a traceback."""
         self._process.terminate()
-        assert self._process.wait(END_SECONDS_MAX) == 128 + signal.SIGTERM
+        status = self._process.wait(END_SECONDS_MAX)
+        assert status == 128 + signal.SIGTERM, f"status {status}"
         assert "Traceback" not in self.log.read_text("utf-8")
 
 

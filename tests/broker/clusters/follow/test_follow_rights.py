@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient
 from spu_assigner.stream.cli import cli
 from spu_assigner.stream.kafka.acls import Role
-from spu_assigner.stream.kafka.election import last_looks
+from spu_assigner.stream.kafka.election import FollowerLooks
 from spu_assigner.stream.kafka.topic_admin import create_topics
 from support.job.kafka_operator import Operator, TopicFollower
 from support.job.small_job import small_job
@@ -39,7 +40,8 @@ def test_the_rights_of_the_roles_are_enough_to_adopt_plan_follow_and_place(
             asked = [*command, "--cluster", "c1", "--topics", f"{topic_prefix}*"]
             return CliRunner().invoke(cli, asked, env=environ("adopter"))
 
-        with small_job(operator.settings()) as job, job.answering():
+        seen = closing(FollowerLooks(operator.settings().connection()))
+        with small_job(operator.settings()) as job, job.answering(), seen as looks:
             operator.make("there", [[1, 2], [2, 3]])
             operator.write("there", b"a record")
             adopted = called("adopt", "--resources", "disk_bytes=1000000")
@@ -69,10 +71,10 @@ def test_the_rights_of_the_roles_are_enough_to_adopt_plan_follow_and_place(
                 operator.remove("seen")
                 follower.waits(lambda: "seen" not in follower.maps())
                 follower.waits(lambda: "seen" not in operator.recorded())
-                follower.waits(lambda: last_looks(admin, topic_prefix, 10.0)["c1"][1] == 0)
+                follower.waits(lambda: looks.read(admin, 10.0)["c1"][1] == 0)
                 grow = ("topic-grow", "--topic", operator.name("there"), "--partitions", "4")
                 assert operator("produce", *grow, "--cluster", "c1").exit_code == 0
-                follower.waits(lambda: last_looks(admin, topic_prefix, 10.0)["c1"][1] == 2)
+                follower.waits(lambda: looks.read(admin, 10.0)["c1"][1] == 2)
             finally:
                 follower.end()
             unexpected = ("Traceback", "may not", "AUTHORIZATION", "retries", "warning: no")
