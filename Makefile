@@ -86,7 +86,7 @@ test: to-test ## all unit tests, and of Spark, broker, crashes and commands one 
 	@$(PYTEST) -m 'not ($(ELSEWHERE)) and (smoke or not ($(HEAVY)))' --durations 10
 
 .PHONY: test-all
-test-all: to-test ## all tests, the long ones included; before a release (25 minutes; SPARK=: as above)
+test-all: to-test ## all tests, the long ones included; before a release (35 minutes; SPARK=: as above)
 	@SPU_ASSIGNER_TEST_CASES=all $(PYTEST) -m 'not ($(ELSEWHERE))' --durations 20
 
 .PHONY: sizes
