@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 from spu_assigner.stream.kafka.acls import ANY_TOPIC, Resource, Role, acls
-from spu_assigner.stream.kafka.connection_diagnosis import WAIT_LIMITS, DiagnosedAdmin, WaitLimits
+from spu_assigner.stream.kafka.connection_diagnosis import DiagnosedAdmin, WaitLimits
 from spu_assigner.stream.kafka.errors import (
     CREATE_TOPICS,
     GRANTING,
@@ -262,7 +262,7 @@ def check_topics(
     *,
     prefix: str = "",
     role: Role = Role.JOB,
-    limits: WaitLimits = WAIT_LIMITS,
+    limits: WaitLimits | None = None,
 ) -> None:
     """Return if the job can start, or the role, if another is given, can do its work."""
     names = {topic_name(spec.name, prefix=prefix): spec for spec in JOB_TOPICS}
