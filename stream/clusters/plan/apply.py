@@ -117,9 +117,11 @@ def _warnings(applied: AppliedPlan, request: PlanRequest) -> Iterator[str]:
     there = lists.keys() - {each.topic for each in applied.failed}
     topics = applied.created if request.configs is None else sorted(there)
     places = [(topic, name) for topic in topics for name in (MIN_IN_SYNC, *configs.get(topic, ()))]
+    if not topics:
+        return
     with Reassigner(request.ledger_connection()) as kafka:
         begun = time.monotonic()
-        while topics:  # A broker may not know a new topic yet; without the right none is known.
+        while True:  # A broker may not know a new topic yet; without the right none is known.
             found = kafka.settings(places, with_defaults=True)
             known = [found[topic, MIN_IN_SYNC] is not None for topic in topics]
             seconds = SEEN_SECONDS_MAX if any(known) else KNOWN_SECONDS_MAX

@@ -167,8 +167,9 @@ class Watch:
                     described = describe(admin, topics, REQUEST_SECONDS_MAX)
                     see_inputs(ids_of(described))
                     ends = spans_of(admin, described, REQUEST_SECONDS_MAX)
-                    new = looks.read(admin, REQUEST_SECONDS_MAX)
-                    self.metrics.looks = {**self.metrics.looks, **new}
+                    if self._server is not None:  # Else nothing shows them.
+                        new = looks.read(admin, REQUEST_SECONDS_MAX)
+                        self.metrics.looks = {**self.metrics.looks, **new}
                 except KafkaException:  # Then there is no lag to read.
                     look_again(admin, seconds=REQUEST_SECONDS_MAX)
                 self.metrics.ends(ends)
