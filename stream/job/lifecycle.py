@@ -14,6 +14,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,6 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
-    SparkFiles,
     absolute,
     make_private,
     read_positions,
@@ -225,7 +225,6 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
     from pyspark.errors import PySparkException
 
     place = absolute(settings.checkpoint)
-    look = StartLook(settings=settings, files=SparkFiles(spark))
     run = secrets.token_hex(16)
     with ExitStack() as undo:
         undo.callback(_end_run, spark, run)
@@ -234,8 +233,13 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         try:
             make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
             files = files_of(spark, place)
+            look = StartLook(settings=settings, files=files)
             make(CHECKPOINT, look)
             spark.conf.set(SHUFFLE_PARTITIONS, str(look.shards))
+            planner = undo.enter_context(ThreadPoolExecutor(1))  # while Kafka is asked
+            planning = planner.submit(
+                build_query, spark, settings, shards=look.shards, run=run, recovery=look.recovery
+            )
             check_marker(look)
             ownership = Ownership(files, place, query=settings.query_name)
             sink = TransactionalSink(
@@ -252,7 +256,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
             look.topic_ids = sink.topic_ids
             make(INPUT, look)
             topic_ids = note_topics(look.files, settings, place, look.inputs.ids)
-            plan = build_query(spark, settings, shards=look.shards, run=run, recovery=look.recovery)
+            plan = planning.result()
             register_sink(spark, run, sink)
             sink.check_owner()
             job = Job(
@@ -276,6 +280,7 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
                 raise
             raise named_end(reason, spark, settings) from reason
         undo.pop_all()
+    planner.shutdown()
     return job
 
 

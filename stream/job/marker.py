@@ -27,6 +27,7 @@ from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.kafka.open_transactions import await_stable
 from spu_assigner.stream.kafka.retry import list_offsets
 
+_PAUSE_SECONDS: Final = 0.02  # of a call that waits for more than there is
 FIRST_LOOK: Final = 64  # offsets from the end; a batch takes two, its marker and the commit's mark
 
 
@@ -123,7 +124,7 @@ def _last_by_query(
     consumer.assign([TopicPartition(topic, 0, start)])
     last: dict[str, Message] = {}
     while True:
-        messages: list[Message] = consumer.consume(1_000, 0.1)
+        messages: list[Message] = consumer.consume(1_000, _PAUSE_SECONDS)
         for message in messages:
             error = message.error()
             if error is None:

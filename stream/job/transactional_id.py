@@ -8,6 +8,7 @@ of the moment when it took the id. Batches change neither, with the protocol tha
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -94,19 +95,21 @@ class IdOwner:
         options = {**settings.connection().spark(), **limits}
         extension: Any = spark.sparkContext._jvm.io.spuassigner.spark  # type: ignore[union-attr]  # there is one
         self._kafka = extension.TransactionalId(options, transactional_id(settings))
-        self._own: str | None = None  # None: not known
+        self._executor = ThreadPoolExecutor(1)
+        self._own: Future[str | None] | None = None  # its result is None where it is not known
 
     def taken(self) -> None:
-        """This process has taken the id."""
-        self._own = self._ask(self._kafka.producer)
+        """This process has taken the id; asks in the background, the JVM's client takes a while."""
+        self._own = self._executor.submit(self._ask, self._kafka.producer)
 
     def is_lost(self) -> bool:
         """Whether another producer has it; False where Kafka does not say."""
-        own = self._own
+        own = None if self._own is None else self._own.result()
         return own is not None and self._ask(self._kafka.producer) not in (None, own)
 
     def close(self) -> None:
         """Close the client."""
+        self._executor.shutdown()
         self._ask(self._kafka.close)
 
     @staticmethod

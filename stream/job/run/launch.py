@@ -1,7 +1,7 @@
 """Start broker, Spark and query, and end them.
 
-What can be done at once is done at once: the embedded broker starts, and the scenario is sent,
-while Spark is still starting.
+What can be done at once is done at once: the embedded broker starts, the scenario is sent, and what
+the query needs is imported, while Spark is still starting.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from threading import Thread
+from typing import TYPE_CHECKING, Final
 
 import click
 from py4j.protocol import Py4JError
 from spu_assigner.stream.common.interrupts import Interrupts
 from spu_assigner.stream.common.private_files import open_private
 from spu_assigner.stream.job.faults import SparkGoneError
-from spu_assigner.stream.job.lifecycle import Job, start_query
-from spu_assigner.stream.job.run.demo import Play, examples
 from spu_assigner.stream.job.run.spark_class_archive import written_at_end
 from spu_assigner.stream.job.session import build_session, ensure_jars, stderr_to
 from spu_assigner.stream.job.start_checks import check_early
@@ -33,6 +33,10 @@ from spu_assigner.stream.local.jvm.java import ensure_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from spu_assigner.stream.job.lifecycle import Job
+    from spu_assigner.stream.job.run.demo import Play
+
+_LIFECYCLE: Final = "spu_assigner.stream.job.lifecycle"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,6 +73,8 @@ class Launch:
                     preparing.result()
             self.say("Spark started")
             self.interrupts.check()
+            from spu_assigner.stream.job.lifecycle import start_query
+
             self.job = start_query(spark, self.settings)
             stack.callback(_end, self.job.stop, self.interrupts)
             self.say("query started")
@@ -94,10 +100,15 @@ class Launch:
         if self.home is None:
             check_early(self.settings)
         if self.demo_prefix is not None:
+            from spu_assigner.stream.job.run.demo import Play, examples
+
             self.play = Play(connection, examples(self.demo_prefix))
             self.say(f"scenario: {self.play.send()} messages sent to Kafka")
 
     def _start_spark(self, stack: ExitStack) -> SparkSession:
+        import pyspark.sql  # noqa: F401  # first: Spark's JVM is started with it
+
+        Thread(target=import_module, args=(_LIFECYCLE,), daemon=True).start()
         settings = self.settings
         java, jars = ensure_java(), ensure_jars(settings.checkpoint)
         options: list[str] = []

@@ -10,6 +10,7 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /**
@@ -28,7 +29,10 @@ import org.apache.spark.sql.types.StructType;
  */
 record EventReaders(PartitionReaderFactory kafka, int source, int[] shards)
     implements PartitionReaderFactory {
-  static final StructType SCHEMA = StructType.fromDDL("shard int not null, event binary not null");
+  static final StructType SCHEMA =
+      new StructType()
+          .add("shard", DataTypes.IntegerType, false)
+          .add("event", DataTypes.BinaryType, false);
 
   /** The numbers before key and value. */
   static final int NUMBERS = 6;
