@@ -135,7 +135,7 @@ format: to-develop ## format the sources, and fix what the linter can
 	@$(BIN)/ruff format $(SOURCES)
 
 .PHONY: bench
-bench: to-develop ## benches against their targets; keeps results (70 minutes; QUICK=1: an impression in a few; ONLY=core,load …: some; STORED=1: the tables of what is stored)
+bench: to-develop ## benches against their targets; keeps results (an hour; QUICK=1: an impression in a few; ONLY=core,load …: some; STORED=1: the tables of what is stored)
 	@$(BIN)/python tests/bench/run.py $(if $(ONLY),--only $(ONLY)) $(if $(filter-out 0,$(QUICK)),--quick) $(if $(filter-out 0,$(STORED)),--stored)
 
 .PHONY: chart

@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 
 PARTS: Final = (
-    Part("cost", "cost", 36, ["scale/cost.py"], is_in_quick=False),
+    Part("cost", "cost", 22, ["scale/cost.py"], is_in_quick=False),
     Part("core", "core_growth", 4, ["core_growth.py"]),
     Part("ratios", "core_ratios", 0.5, ["core_ratios.py"]),
     Part("resources", "resources", 0.5, ["scale/resources.py"]),
@@ -66,7 +66,8 @@ PARTS: Final = (
         quick=["--backlog", "5000", "--latencies", "20", "--only", ",".join(QUICK_NEIGHBOURS)],
     ),
     Part("growth", "growth", 12, ["scale/growth.py"], is_in_quick=False),
-    Part("scaling", "scaling", 5, ["scale/scaling.py"], is_in_quick=False),
+    Part("scaling", "scaling", 6, ["scale/scaling.py"], is_in_quick=False),
+    Part("start", "first_start", 3, ["scale/first_start.py"], is_in_quick=False),
     Part("load", "load", 20, ["scale/load.py"], is_in_quick=False, is_in_whole=False),
     Part("compare", "comparison", 2, ["comparison.py"], is_in_quick=False, is_in_whole=False),
     Part("movement", "movement", 2, ["movement.py"], is_in_quick=False, is_in_whole=False),

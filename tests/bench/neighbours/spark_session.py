@@ -6,6 +6,7 @@ So what is measured is the program, not how Spark was set up for it.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -56,8 +57,10 @@ def run(query: Callable[[Any, Settings], Any]) -> None:
         },
         environ={},
     )
+    begun = time.monotonic()
     jars = ensure_all(["spark-kafka", "spark-local"])
     spark = build_session(settings, java=ensure_java(), jars=jars)
+    print(f"{time.monotonic() - begun:.1f} s  Spark started", flush=True)
     spark.conf.set(SHUFFLE_PARTITIONS, SHARDS)
     running = (
         query(spark, settings)
@@ -72,4 +75,5 @@ def run(query: Callable[[Any, Settings], Any]) -> None:
         .outputMode("append")
         .start()
     )
+    print(f"{time.monotonic() - begun:.1f} s  query started", flush=True)
     running.awaitTermination()

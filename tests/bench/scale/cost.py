@@ -1,6 +1,6 @@
 """What a job costs its owner: idle, one create at a time, a steady rate, memory, a restart.
 
-    python tests/bench/scale/cost.py [--write] [--minutes 10] [--earlier PROGRAM]
+    python tests/bench/scale/cost.py [--write] [--minutes 5]
 
 The job runs as a user starts it, with a broker of its own; the client is in this process, which is
 not counted. First creates are asked for one at a time for some minutes, since a JVM compiles what
@@ -8,8 +8,7 @@ it does often; the last minute counts.
 
 Afterwards, in the same way and on the same machine, Spark alone: a query of PySpark that sends the
 same events on as they are, without state, in the job's own session, with its JVM settings and its
-archive of classes. What it takes, no job on Spark's micro-batches can do without. Then PROGRAM, the
-`spu-assigner` of another checkout.
+archive of classes. What it takes, no job on Spark's micro-batches can do without.
 """
 
 from __future__ import annotations
@@ -19,7 +18,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +29,8 @@ from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
-from support.bench.figures import commit_of, keep, parser_of, percentiles, say, spread
-from support.bench.measured_job import PROGRAM, MeasuredJob, Work, messages
+from support.bench.figures import keep, parser_of, percentiles, say, spread
+from support.bench.measured_job import MeasuredJob, Work, messages
 from support.bench.processes import BROKER, MIB, TREE, sizes
 from support.bench.workload import SIZES, creates, joins
 from support.job.programs import session
@@ -37,6 +38,8 @@ from support.job.programs import session
 BACKLOG: Final = 60_000
 BACKLOGS: Final = 3
 PAUSE_SECONDS: Final = 0.3
+SETTLED_SECONDS: Final = 1.0  # before a kill: Spark has noted its last batch as done
+FILES_OF: Final = 10  # creates; Spark keeps the files of its last 20 batches
 PAUSED: Final = 100  # creates with a pause between
 RATE: Final = 200  # creates a second
 STEADY_SECONDS: Final = 30
@@ -44,6 +47,7 @@ IDLE_SECONDS: Final = 60
 IDLE_TIMES: Final = 2
 RESTARTS: Final = 3
 INPUT_PARTITIONS: Final = 4  # as the job's own topics have
+STEPS: Final = ("Spark_started", "query_started", "first_answer")  # since the process's start
 
 
 class SparkAlone(MeasuredJob):
@@ -87,6 +91,7 @@ class Cost:
         with job.started():
             job.join(joins())
             found["lone"] = self._lone(minutes)
+            found["lone"]["files"] = self._files()
             found["backlog"] = self._backlog()
             found["paused_ms"] = self._paused()
             found["steady"] = self._steady()
@@ -96,8 +101,10 @@ class Cost:
             found["memory_mib"] = round(sizes(job.process, job.broker)[TREE] / MIB)
             job.topics = job.client()
             job.topics.take(self._asked)
+            time.sleep(SETTLED_SECONDS)
             self._kill()
-        found["restart_s"] = spread([self._restart() for _ in range(RESTARTS)])
+        restarts = [self._restart() for _ in range(RESTARTS)]
+        found["restart_s"] = {step: spread([each[step] for each in restarts]) for step in STEPS}
         for name, value in found.items():
             say(f"{name}: {value}")
         job.close()
@@ -113,14 +120,36 @@ class Cost:
                 while time.monotonic() < end:
                     times += self.job.ask_each(self.creates(1))
 
+            before, parts = self._inside()
             work = self.job.measured(0, asked)
             say(f"one at a time: {percentiles(times)}")
+        threads, parts_after = self._inside()
+        threads.subtract(before)
+        parts_after.subtract(parts)
+        per_create = 1000 / len(times)
         return {
             "latency_ms": percentiles(times),
-            "job_cpu_ms": round(1000 * work.job_cpu_s / len(times), 1),
-            "jvm_cpu_ms": round(1000 * work.cpu["jvm"] / len(times), 1),
-            "broker_cpu_ms": round(1000 * work.cpu[BROKER] / len(times), 1),
+            "job_cpu_ms": round(work.job_cpu_s * per_create, 1),
+            "broker_cpu_ms": round(work.cpu[BROKER] * per_create, 1),
+            "cpu_ms_by_process": {who: round(s * per_create, 2) for who, s in work.cpu.items()},
+            "jvm_cpu_ms_by_thread": {who: round(s * per_create, 2) for who, s in threads.items()},
+            "ms_by_part": {what: round(s * per_create, 2) for what, s in parts_after.items()},
         }
+
+    def _inside(self) -> tuple[Counter[str], Counter[str]]:
+        """CPU seconds of the JVM's threads, and seconds of batches by part, of the job itself."""
+        own = type(self.job) is MeasuredJob
+        return self.job.threads(), self.job.parts() if own else Counter[str]()
+
+    def _files(self) -> float:
+        """How many files of its checkpoint one create makes."""
+        begun = time.time()
+        self.job.ask_each(self.creates(FILES_OF))
+        made = 0
+        for each in self.job.checkpoint.rglob("*"):
+            with suppress(FileNotFoundError):  # Spark removes old ones meanwhile.
+                made += each.is_file() and each.stat().st_ctime > begun
+        return round(made / FILES_OF, 1)
 
     def _backlog(self) -> dict[str, Any]:
         """Many at once."""
@@ -162,15 +191,14 @@ class Cost:
             times += self.job.ask_each([create])
         return spread(times)
 
-    def _restart(self) -> float:
-        """Seconds from a start after a kill to the answer of a create that waits."""
+    def _restart(self) -> dict[str, float]:
+        """Seconds from a start after a kill to the answer of a create that waits, by steps."""
         self.job.topics.send(messages(self.creates(1)))
-        begun = time.monotonic()
         with self.job.started():
-            self.job.topics.take(1)
-            seconds = time.monotonic() - begun
+            reached = self.job.first_answer()
+            time.sleep(SETTLED_SECONDS)
             self._kill()
-        return seconds
+        return reached
 
     def _kill(self) -> None:
         """End it, and all that it has started, as a machine that loses its power would."""
@@ -184,34 +212,29 @@ def cores(work: Work) -> dict[str, float]:
     return {
         "job_cores": round(work.job_cpu_s / work.seconds, 3),
         "broker_cores": round(work.cpu[BROKER] / work.seconds, 3),
+        "cores": round(work.cpu.total() / work.seconds, 3),
     }
 
 
-def measure(
-    minutes: float, kind: type[MeasuredJob] = MeasuredJob, program: Sequence[str] = PROGRAM
-) -> dict[str, Any]:
+def measure(minutes: float, kind: type[MeasuredJob] = MeasuredJob) -> dict[str, Any]:
     """One program."""
     with (
         tempfile.TemporaryDirectory(prefix="spu-assigner-cost-") as folder,
         EmbeddedBroker(Path(folder) / "broker") as broker,
     ):
-        job = kind(broker, "cost", Path(folder), policy=Policy.BALANCED, program=program)
+        job = kind(broker, "cost", Path(folder), policy=Policy.BALANCED)
         return Cost(job).figures(minutes)
 
 
 def main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--earlier", metavar="PROGRAM")
+    parser.add_argument("--minutes", type=float, default=5.0)
     given = parser.parse_args()
-    figures = {"this": measure(given.minutes)}
-    say("Spark alone")
-    figures["spark_alone"] = measure(given.minutes, SparkAlone)
     used = {**SIZES, "policy": Policy.BALANCED, "minutes": given.minutes}
-    if given.earlier is not None:
-        say(given.earlier)
-        figures["earlier"] = measure(given.minutes, program=[given.earlier])
-        used["earlier"] = commit_of(Path(given.earlier).parent) or None
+    figures = {}
+    for name, kind in (("this", MeasuredJob), ("spark_alone", SparkAlone)):
+        say(name)
+        figures[name] = measure(given.minutes, kind)
     if given.write:
         keep("cost", sizes=used, figures=figures, show=False)
 

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from spu_assigner.core.base.events import Event, TopicDelete
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.figures import QUICK, keep, parser_of, percentiles, say, spread
-from support.bench.measured_job import PIECE, MeasuredJob, Work
+from support.bench.measured_job import PIECE, MeasuredJob, Work, messages
 from support.bench.workload import SIZES, creates, joins
 
 FEW: Final = 1_000
@@ -74,7 +74,8 @@ class Side:
         job = self.job
         with job.started(), job.sampled() as peaks:
             first = self.new(1)
-            self.restarts.append(job.first_answer(first[0]))
+            job.topics.send(messages(first))
+            self.restarts.append(job.first_answer())
             warm_up, asked = self.new(WARM_UP_ASKS), self.new(LATENCIES)
             job.ask_each(warm_up)
             self.latencies.append(job.ask_each(asked))

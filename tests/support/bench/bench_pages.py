@@ -19,8 +19,9 @@ ROOT: Final = Path(__file__).parents[3]
 PAGES: Final = {
     "README.md": ("headline",),
     "docs/moves.md": ("moves",),
+    "docs/decisions/scaling.md": ("scaling", "paper"),
     "docs/performance.md": (
-        *("targets", "cost", "curves", "neighbours"),
+        *("targets", "cost", "restart", "create", "curves", "neighbours"),
         *("worst", "evenness", "movement"),
     ),
 }
@@ -30,6 +31,15 @@ _INCIDENTS: Final = {
     "decommission": ("one SPU decommissioned", -1),
     "2 join": ("2 empty SPUs join, rebalance", 2),
     "3 join": ("3 empty SPUs join, rebalance", 3),
+}
+PROGRAMS: Final = ("this", "spark_alone")  # of cost.json
+PARTS: Final = {  # of a batch, as the job's metrics have them
+    "latest_offset": "where the input ends",
+    "wal_commit": "the batch's offsets noted",
+    "query_planning": "planned",
+    "collect": "tasks: read, decided, state written",
+    "send": "Kafka's transaction",
+    "commit_offsets": "the batch noted as done",
 }
 SECONDS_MAX: Final = 5  # of an event
 Figures = Mapping[str, Any]
@@ -43,6 +53,10 @@ def tables(results: targets.Results) -> dict[str, str]:
         "moves": _moves(of["moves"]),
         "targets": targets.table(results),
         "cost": targets.cost_table(of["cost"]),
+        "restart": _restart(of["cost"]),
+        "create": _create(of["cost"]),
+        "scaling": _scaling(of["scaling"]),
+        "paper": _paper(of["scaling"]["on paper"]),
         "worst": _worst(of["worst_events"]),
         "neighbours": neighbours(of["neighbours"]),
         "curves": "".join(
@@ -103,6 +117,73 @@ def _headline(of: Figures) -> str:
     )
 
 
+def _restart(figures: Figures) -> str:
+    """What a start after a kill waits for."""
+    steps = (
+        ("Spark_started", "the session, from the process's start"),
+        ("query_started", "checks in Kafka and checkpoint, the transactional id, the plan"),
+        ("first_answer", "the first batch, on a cold JVM"),
+    )
+    rows, before = [], dict.fromkeys(PROGRAMS, 0.0)
+    for step, what in steps:
+        reached = {each: figures[each]["restart_s"][step]["median"] for each in PROGRAMS}
+        rows.append([what, *(f"{reached[each] - before[each]:.1f}" for each in PROGRAMS)])
+        before = reached
+    return markdown_table(["s", "the job", "Spark alone"], rows)
+
+
+def _create(figures: Figures) -> str:
+    """Where the time of a lone create goes, and its CPU time."""
+    lone = {each: figures[each]["lone"] for each in PROGRAMS}
+    parts = lone["this"]["ms_by_part"]
+    rows = [[what, f"{parts[part]:.1f}", ""] for part, what in PARTS.items()]
+    for name in lone["this"]["jvm_cpu_ms_by_thread"]:
+        cells = (lone[each]["jvm_cpu_ms_by_thread"].get(name, 0.0) for each in PROGRAMS)
+        rows.append([f"CPU: {name}", *(f"{cell:.1f}" for cell in cells)])
+    return markdown_table(["ms", "the job", "Spark alone"], rows)
+
+
+def _scaling(figures: Figures) -> str:
+    """The same backlog on one machine, with more executors."""
+    return markdown_table(
+        [
+            *("what", "creates/s", "CPU s of the driver", "of the executors"),
+            *("driver's share", "one create, p50"),
+        ],
+        [
+            [
+                name,
+                f"{found['creates_per_s']['median']:,.0f}",
+                *(f"{found['cpu_s_per_100k'][who]:.1f}" for who in ("driver", "executors")),
+                f"{found['driver_share_of_cpu'] * 100:.0f} %",
+                f"{found['latency_ms']['p50']:.0f} ms",
+            ]
+            for name, found in figures.items()
+            if "master" in found
+        ],
+    )
+
+
+def _paper(figures: Figures) -> str:
+    """What limits more executors than there are here."""
+    return markdown_table(
+        [
+            *("executors of 2 cores", "creates/s", "planning / deciding / sending of a batch"),
+            *("fullest shard ÷ mean", "limited by"),
+        ],
+        [
+            [
+                name.split()[0],
+                f"{found['creates_per_s']:,}",
+                " / ".join(str(ms) for ms in found["ms_of_a_batch"].values()) + " ms",
+                str(found["fullest_shard_of_mean"]),
+                found["limited_by"],
+            ]
+            for name, found in figures.items()
+        ],
+    )
+
+
 def _moves(figures: Figures) -> str:
     """The same moves by the command and by Kafka's tool."""
     rows = (
@@ -150,8 +231,8 @@ def neighbours(figures: Figures) -> str:
             )
         else:
             cells = ("failed" if "failed" in each else "could not be run", "", "")
-        rows.append([name, each["guarantee"], *cells])
-    head = ["program", "guarantee", "p50 / p95 / p99 ms", "creates/s", "CPU s per 100,000"]
+        rows.append([name, *cells])
+    head = ["program", "p50 / p95 / p99 ms", "creates/s", "CPU s per 100,000"]
     return markdown_table(head, rows)
 
 
@@ -198,10 +279,6 @@ def movement(figures: Figures) -> str:
     for (spus, incident), by in incidents.items():
         ours = by["spu-assigner"]
         what, joined = _INCIDENTS[incident]
-        spreads = (
-            " / ".join("–".join(map(str, each[which])) for which in ("replicas", "leaders"))
-            for each in (ours, by[tool])
-        )
         rows.append(
             [
                 f"{spus - joined} SPUs: {what}",
@@ -209,11 +286,10 @@ def movement(figures: Figures) -> str:
                 f"**{ours['moved']:,}**",
                 f"{by[tool]['moved']:,}",
                 f"{by[once_more]['moved']:,}",
-                *spreads,
             ]
         )
     head = (
         *("3,600 replicas in 3 racks", "least possible", "ours", f"`{tool}`"),
-        *("the policy run once more", "replicas / leaders on an SPU, ours", "Kafka's"),
+        "the policy run once more",
     )
     return markdown_table(head, rows)

@@ -16,17 +16,22 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.request import urlopen
 
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
-from support.bench.processes import BROKER, cpu_seconds, sampled
+from support.bench.processes import BROKER, cpu_seconds, roles, sampled, thread_seconds
 from support.bench.workload import Client
 from support.job.programs import running
 
 PROGRAM: Final = (sys.executable, "-m", "spu_assigner.stream.cli")
 PIECE: Final = 100_000  # events that are under way at once, at most
 CPU_UNIT: Final = 100_000  # events
+_METRICS: Final = re.compile(r"^metrics +(\S+)$", re.MULTILINE)
+_PART: Final = re.compile(
+    r'^spu_assigner_batch_part_seconds_total\{part="(\w+)"\} (\S+)', re.MULTILINE
+)
 _PROGRESS: Final = re.compile(r"^ *([0-9.]+) s  (Spark started|query started)$", re.MULTILINE)
 
 
@@ -154,9 +159,22 @@ class MeasuredJob:
             spus.take(self._joined)
         return time.perf_counter() - begun
 
-    def first_answer(self, event: Event) -> dict[str, float]:
-        """Ask at once, and wait: seconds since the process was started, by what was reached."""
-        self.ask_each([event])
+    def threads(self) -> Counter[str]:
+        """CPU seconds of its JVM's threads, by what they do; nothing before there is a JVM."""
+        found = roles(self.process, self.broker)
+        jvms = (thread_seconds(pid) for pid, role in found.items() if role == "jvm")
+        return sum(jvms, Counter[str]())
+
+    def parts(self) -> Counter[str]:
+        """Seconds of its batches so far, by Spark's parts and the sink's."""
+        output = self._log.read_text(encoding="utf-8", errors="replace")
+        with urlopen(_METRICS.findall(output)[-1]) as page:
+            found = _PART.findall(page.read().decode())
+        return Counter({part: float(seconds) for part, seconds in found})
+
+    def first_answer(self) -> dict[str, float]:
+        """Wait for one answer: seconds since the process was started, by what was reached."""
+        self.topics.take(1)
         seconds = time.perf_counter() - self._begun
         output = self._log.read_text(encoding="utf-8", errors="replace")
         reached = {what.replace(" ", "_"): float(at) for at, what in _PROGRESS.findall(output)}

@@ -23,6 +23,16 @@ TREE: Final = "tree"  # all processes of the job together, without the broker
 INTERVAL_SECONDS: Final = 0.5
 MB: Final = 1_000_000
 MIB: Final = 1 << 20
+THREADS: Final = (  # how their names begin, and what they do
+    ("stream executio", "planning"),
+    ("Executor task", "tasks"),
+    ("C1 Compiler", "compilers"),
+    ("C2 Compiler", "compilers"),
+    ("VM Thread", "collection"),
+    ("dag-scheduler", "scheduling"),
+    ("dispatcher", "scheduling"),
+    ("kafka", "Kafka's clients"),
+)
 _TICK: Final = os.sysconf("SC_CLK_TCK")
 
 
@@ -31,6 +41,8 @@ def role_of(command: str) -> str:
     words = command.split()
     if "spu_assigner.stream.job.shard.server" in words:
         return f"keeper {words[words.index('spu_assigner.stream.job.shard.server') + 1]}"
+    if "CoarseGrainedExecutorBackend" in command:
+        return "executors"
     if "org.apache.spark.deploy.SparkSubmit" in command:
         return "jvm"
     if "pyspark.daemon" in command or "pyspark/daemon" in command:
@@ -75,6 +87,19 @@ def cpu_seconds(job: subprocess.Popen[bytes], broker: EmbeddedBroker) -> Counter
         with suppress(OSError):
             stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
             found[role] += sum(map(int, stat.rpartition(") ")[2].split()[11:13])) / _TICK
+    return found
+
+
+def thread_seconds(pid: int) -> Counter[str]:
+    """CPU time of a JVM's threads, by what they do."""
+    found = Counter[str]()
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):
+            name, _, rest = (task / "stat").read_text(encoding="utf-8").rpartition(") ")
+            used = sum(map(int, rest.split()[11:13])) / _TICK
+            found[next((what for start, what in THREADS if f"({start}" in name), "the rest")] += (
+                used
+            )
     return found
 
 
