@@ -27,6 +27,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException, Producer
 from spu_assigner.schemas.messages.codec import encode_record
 from spu_assigner.schemas.messages.wire import CommitMarker
+from spu_assigner.stream.common.native_memory import trim_memory
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.checkpoint.files import Positions
@@ -58,6 +59,7 @@ from spu_assigner.stream.kafka.retry import (
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS, topic_name
 
 ATTEMPTS_MAX: Final = 3  # of a batch, each with a producer of its own
+LARGE_BATCH: Final = 1_000  # messages: the clients' copies of them were some MB
 TRANSACTION_SECONDS_MAX: Final = 120  # 1 GB takes a fraction; readers wait for a dead one
 
 
@@ -193,6 +195,8 @@ class TransactionalSink:
                 self._is_sending = True
                 figures = self._send_once(buffer, batch)
                 self._is_sending = False
+            if self.last is not None and self.last.count >= LARGE_BATCH:
+                trim_memory()
             sys.audit("spu_assigner.before-spark-commit", batch)
         return " ".join(map(str, figures))
 
