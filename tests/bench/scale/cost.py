@@ -31,7 +31,7 @@ from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 sys.path.insert(0, str(Path(__file__).parents[2]))  # for `support`, as pytest does
 from support.bench.figures import keep, parser_of, percentiles, say, spread
 from support.bench.measured_job import MeasuredJob, Work, messages
-from support.bench.processes import BROKER, MIB, TREE, sizes
+from support.bench.processes import BROKER, MIB, cpu_seconds, sizes
 from support.bench.workload import SIZES, creates, joins
 from support.job.programs import session
 
@@ -93,18 +93,19 @@ class Cost:
             found["lone"] = self._lone(minutes)
             found["lone"]["files"] = self._files()
             found["backlog"] = self._backlog()
-            found["paused_ms"] = self._paused()
+            found["paused_ms"] = percentiles(self._paused(PAUSED, PAUSE_SECONDS))
             found["steady"] = self._steady()
-            found["after_idle_ms"] = self._after_idle()
+            found["after_idle_ms"] = spread(self._paused(IDLE_TIMES, IDLE_SECONDS))
             job.topics.close()  # Nobody asks for anything, and nobody reads.
             found["idle"] = cores(job.measured(0, lambda: time.sleep(IDLE_SECONDS)))
-            found["memory_mib"] = round(sizes(job.process, job.broker)[TREE] / MIB)
+            held = sizes(job.process, job.broker)
+            found["memory_mib"] = {role: round(size / MIB) for role, size in held.items()}
             job.topics = job.client()
             job.topics.take(self._asked)
-            time.sleep(SETTLED_SECONDS)
             self._kill()
         restarts = [self._restart() for _ in range(RESTARTS)]
         found["restart_s"] = {step: spread([each[step] for each in restarts]) for step in STEPS}
+        found["restart_cpu_s"] = spread([each["cpu"] for each in restarts])
         for name, value in found.items():
             say(f"{name}: {value}")
         job.close()
@@ -159,13 +160,13 @@ class Cost:
             "cpu_s_per_100k": spread([each.cpu_s_per_unit for each in works]),
         }
 
-    def _paused(self) -> dict[str, float]:
-        """With a pause between, as a person or a program that does other things asks."""
+    def _paused(self, count: int, seconds: float) -> list[float]:
+        """One at a time, with a pause before each, as a person or another program asks: ms."""
         times = []
-        for create in self.creates(PAUSED):
+        for create in self.creates(count):
+            time.sleep(seconds)
             times += self.job.ask_each([create])
-            time.sleep(PAUSE_SECONDS)
-        return percentiles(times)
+        return times
 
     def _steady(self) -> dict[str, float]:
         """Evenly spread creates."""
@@ -183,25 +184,19 @@ class Cost:
 
         return cores(self.job.measured(len(waiting), sent))
 
-    def _after_idle(self) -> dict[str, float]:
-        """The first create after a minute without one."""
-        times = []
-        for create in self.creates(IDLE_TIMES):
-            time.sleep(IDLE_SECONDS)
-            times += self.job.ask_each([create])
-        return spread(times)
-
     def _restart(self) -> dict[str, float]:
         """Seconds from a start after a kill to the answer of a create that waits, by steps."""
         self.job.topics.send(messages(self.creates(1)))
         with self.job.started():
             reached = self.job.first_answer()
-            time.sleep(SETTLED_SECONDS)
+            used = cpu_seconds(self.job.process, self.job.broker)
+            reached["cpu"] = used.total() - used[BROKER]
             self._kill()
         return reached
 
     def _kill(self) -> None:
         """End it, and all that it has started, as a machine that loses its power would."""
+        time.sleep(SETTLED_SECONDS)
         for pid in session(self.job.process):
             os.kill(pid, signal.SIGKILL)
         self.job.process.wait()

@@ -35,16 +35,13 @@ STEPS: Final = {
 def measure(folder: Path) -> dict[str, float]:
     """One clone; set-up finds no environment that is active."""
     subprocess.run(["git", "clone", "-q", ROOT, folder], check=True)
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    paths = environ["PATH"].split(os.pathsep)
-    environ["PATH"] = os.pathsep.join(each for each in paths if ".venv" not in each)
-    command, reached = ["make", "run", "ONCE=1"], dict[str, float]()
+    paths = os.environ["PATH"].split(os.pathsep)
+    path = os.pathsep.join(each for each in paths if ".venv" not in each)
+    environ = {**os.environ, "PATH": path, "PYTHONPATH": ""}
+    make, reached = ["make", "run", "ONCE=1"], dict[str, float]()
     begun = time.monotonic()
-    with subprocess.Popen(
-        command, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True
-    ) as run:
-        assert run.stdout is not None
-        for line in run.stdout:
+    with subprocess.Popen(make, cwd=folder, env=environ, stdout=subprocess.PIPE, text=True) as run:
+        for line in run.stdout or ():
             for step, said in STEPS.items():
                 if said in line:
                     reached.setdefault(step, round(time.monotonic() - begun, 1))

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from support.bench import targets
 from support.bench.curves import CAPTIONS
-from support.bench.figures import markdown_table
+from support.bench.figures import figure, markdown_table
 
 ROOT: Final = Path(__file__).parents[3]
 # Which page has which tables, by the names of their places.
@@ -110,7 +110,7 @@ def _headline(of: Figures) -> str:
             ["one create at a time, after some minutes: p50 / p95", p50_p95, ""],
             ["a backlog of creates (16 partitions × 3 replicas)", *rates],
             ["idle: the job / its broker, of a core", shares, ""],
-            ["idle: memory of all processes", f"{lasting['memory_mib']} MiB", ""],
+            ["idle: memory of all processes", f"{lasting['memory_mib']['tree']} MiB", ""],
             [f"{topics}: memory of all processes", "", f"{memory:.2f} GiB"],
             [f"{topics}: start of the process to its first answer", "", f"{start:.1f} s"],
         ],
@@ -121,7 +121,7 @@ def _restart(figures: Figures) -> str:
     """What a start after a kill waits for."""
     steps = (
         ("Spark_started", "the session, from the process's start"),
-        ("query_started", "checks in Kafka and checkpoint, the transactional id, the plan"),
+        ("query_started", "checks, the transactional id, the plan"),
         ("first_answer", "the first batch, on a cold JVM"),
     )
     rows, before = [], dict.fromkeys(PROGRAMS, 0.0)
@@ -129,6 +129,8 @@ def _restart(figures: Figures) -> str:
         reached = {each: figures[each]["restart_s"][step]["median"] for each in PROGRAMS}
         rows.append([what, *(f"{reached[each] - before[each]:.1f}" for each in PROGRAMS)])
         before = reached
+    cpu = (figure(figures, each, "restart_cpu_s", "median") for each in PROGRAMS)
+    rows.append(["CPU time of all processes", *(f"{seconds or 0:.1f}" for seconds in cpu)])
     return markdown_table(["s", "the job", "Spark alone"], rows)
 
 

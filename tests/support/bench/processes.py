@@ -38,9 +38,8 @@ _TICK: Final = os.sysconf("SC_CLK_TCK")
 
 def role_of(command: str) -> str:
     """What a process of the job is, by its command line."""
-    words = command.split()
-    if "spu_assigner.stream.job.shard.server" in words:
-        return f"keeper {words[words.index('spu_assigner.stream.job.shard.server') + 1]}"
+    if "spu_assigner.stream.job.shard.server" in command:
+        return "servers"
     if "CoarseGrainedExecutorBackend" in command:
         return "executors"
     if "org.apache.spark.deploy.SparkSubmit" in command:

@@ -99,15 +99,17 @@ def table(results: Results, *, measured_only: bool = False) -> str:
 # figure in × is divided by that of Spark alone.
 RESTART: Final = "restart_s.first_answer.median"
 COST: Final = (
-    ("start after a kill to the answer of a create that waits", RESTART, "s", None, None),
+    ("restart after a kill to the answer of a waiting create", RESTART, "s", None, None),
     ("the same ÷ Spark alone", RESTART, "×", 1.2, 1.0),
     ("one create at a time, p50", "lone.latency_ms.p50", "ms", 70, 20),
     ("CPU time of one create, job without broker", "lone.job_cpu_ms", "ms", 60, 40),
-    ("memory of all processes of an idle job", "memory_mib", "MiB", 750, 600),
-    ("200 creates a second, evenly spread: job and broker", "steady.cores", "cores", 0.4, 0.3),
+    ("memory of all processes of an idle job", "memory_mib.tree", "MiB", 750, 600),
+    ("of it: Spark's JVM", "memory_mib.jvm", "MiB", None, None),
+    ("of it: the shard's two servers", "memory_mib.servers", "MiB", None, None),
+    ("200 creates/s: job and broker", "steady.cores", "cores", 0.4, 0.3),
     ("idle: the job", "idle.job_cores", "cores", 0.05, 0.02),
     ("idle: the broker that it polls", "idle.broker_cores", "cores", 0.05, 0.02),
-    ("the same with a pause of 0.3 s between, p50", "paused_ms.p50", "ms", 60, 20),
+    ("the same after a pause of 0.3 s, p50", "paused_ms.p50", "ms", 60, 20),
     ("the first create after a minute without one", "after_idle_ms.median", "ms", 100, 50),
 )
 
