@@ -26,6 +26,7 @@ from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.daemon_threads import DaemonThread
 from spu_assigner.stream.job.checkpoint.files import (
     SHUFFLE_PARTITIONS,
+    SparkFiles,
     absolute,
     make_private,
     read_positions,
@@ -233,7 +234,8 @@ def start_query(spark: SparkSession, settings: Settings) -> Job:
         try:
             make_private(place, alone=(spark.sparkContext.master or "").startswith("local"))
             files = files_of(spark, place)
-            look = StartLook(settings=settings, files=files)
+            # Through Hadoop, which finds damage by the sums that Spark keeps beside its files.
+            look = StartLook(settings=settings, files=SparkFiles(spark))
             make(CHECKPOINT, look)
             spark.conf.set(SHUFFLE_PARTITIONS, str(look.shards))
             planner = undo.enter_context(ThreadPoolExecutor(1))  # while Kafka is asked
