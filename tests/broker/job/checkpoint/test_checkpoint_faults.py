@@ -259,7 +259,12 @@ REFUSED: dict[str, Sequence[str]] = {
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"), [(name, kind) for name, kinds in REFUSED.items() for kind in kinds]
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=pytest.mark.smoke if name == "metadata" else ())
+        for name, kinds in REFUSED.items()
+        for kind in kinds
+    ],
 )
 def test_a_damaged_checkpoint_is_refused_by_name(world: World, name: str, kind: str) -> None:
     """Whatever Spark says of it, the error names what is damaged and both ways back."""
