@@ -146,8 +146,7 @@ class Environment:
                 raise SetUpError(f"uv could not resolve {target}; it said why above")
 
     def _pip(self, command: str) -> list[str | Path]:
-        quiet = ["--disable-pip-version-check", "--no-input"]
-        return [self.python, "-m", "pip", *quiet, command]
+        return [self.python, "-m", "pip", "--disable-pip-version-check", "--no-input", command]
 
     def _make(self) -> None:
         if self.python.exists():  # A link to an interpreter that went does not.
@@ -181,7 +180,9 @@ class Environment:
         pin.write_text(pin_of("uv", all_), encoding="utf-8")
         pip = self._pip("install")
         uv: list[str | Path] = [self.uv, "pip", "install", "--system-certs"]
-        uv += ["--python", self.python]
+        # Spark comes as source: to compress the wheel made of it takes longer than all else.
+        stored = "pyspark:--build-option=--compression=stored"
+        uv += ["--python", self.python, "--config-settings-package", stored]
         is_there = self._logged([*pip, "--require-hashes", "--no-deps", "--requirement", pin])
         if is_there and self._install_by(uv, locks, self._for_uv()):
             return
@@ -239,9 +240,8 @@ class Environment:
         options = ["build", "--directory", str(dist)]
         if _status([self.python, "-m", "hatchling", *options], environ=environ) != 0:
             raise SetUpError("the wheel could not be made; hatchling said why above")
-        pip = self._pip("install")
         options = ["--quiet", "--no-index", "--no-deps", "--force-reinstall"]
-        if _status([*pip, *options, *dist.glob("*.whl")]) != 0:
+        if _status([*self._pip("install"), *options, *dist.glob("*.whl")]) != 0:
             raise SetUpError("the wheel could not be installed; pip said why above")
 
     def _bring_java(self, python: Path, stamp: Path, *options: str, name: str, look: bool) -> None:
@@ -263,9 +263,8 @@ class Environment:
         if _status([self.python, "-m", "venv", "--clear", "--without-pip", folder]) != 0:
             raise SetUpError(f"{folder} could not be made; venv said why above")
         own, all_else = (_packages_folder(each) for each in (python, self.python))
-        pip = self._pip("install")
         options = ["--quiet", "--require-hashes", "--no-deps", "--no-build-isolation"]
-        if _status([*pip, *options, "--target", own, "--requirement", lock]) != 0:
+        if _status([*self._pip("install"), *options, "--target", own, "--requirement", lock]) != 0:
             raise SetUpError(f"the packages of {lock} could not be installed; pip said why above")
         line = f"import site; site.addsitedir({str(all_else)!r})\n"
         (own / "venv.pth").write_text(line, encoding="utf-8")

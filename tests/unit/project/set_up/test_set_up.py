@@ -97,8 +97,9 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def uv(lock: str) -> str:
-    options = "--system-certs --python .venv/bin/python --require-hashes --no-build-isolation"
-    return f"uv pip install {options} --requirement {lock}"
+    spark = "--config-settings-package pyspark:--build-option=--compression=stored"
+    options = f"--python .venv/bin/python {spark} --require-hashes --no-build-isolation"
+    return f"uv pip install --system-certs {options} --requirement {lock}"
 
 
 WHEEL: Final = [
