@@ -57,12 +57,12 @@ class Part(NamedTuple):
 
 
 PARTS: Final = (
-    Part("cost", "cost", 22, ["scale/cost.py"], is_in_quick=False),
+    Part("cost", "cost", 24, ["scale/cost.py"], is_in_quick=False),
     Part("core", "core_growth", 4, ["core_growth.py"]),
     Part("ratios", "core_ratios", 0.5, ["core_ratios.py"]),
     Part("resources", "resources", 0.5, ["scale/resources.py"]),
     Part(
-        *("neighbours", "neighbours", 14, ["neighbours/run.py"]),
+        *("neighbours", "neighbours", 24, ["neighbours/run.py"]),
         quick=["--backlog", "5000", "--latencies", "20", "--only", ",".join(QUICK_NEIGHBOURS)],
     ),
     Part("growth", "growth", 12, ["scale/growth.py"], is_in_quick=False),

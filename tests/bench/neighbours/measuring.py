@@ -9,8 +9,7 @@ from typing import Final
 
 from confluent_kafka.admin import AdminClient
 from contestants import TOPIC_SECONDS, Answers, Contestant, Place
-from spu_assigner.core.base.events import Event
-from spu_assigner.schemas.messages.codec import encode_event
+from support.bench.measured_job import CPU_UNIT, messages
 from support.bench.workload import CLUSTERS, SPUS, Client, creates, joins
 from support.job.programs import cpu_seconds, running
 from support.job.same_answers import check, expected_copies, expected_maps
@@ -19,7 +18,6 @@ from support.kafka.reading import committed
 # Before what is measured: these run for months, and a JVM compiles for minutes what runs often.
 WARM_UP_ASKS: Final = 500
 WARM_UP_BACKLOGS: Final = 2
-CPU_UNIT: Final = 100_000  # creates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +25,8 @@ class Sizes:
     """How much is asked for in a run."""
 
     backlog: int
-    backlogs: int  # one after the other
     latencies: int
+    backlogs: int = 2  # one after the other
 
     @property
     def warm_up(self) -> int:
@@ -57,8 +55,6 @@ def measure(contestant: Contestant, place: Place, sizes: Sizes) -> Measured:
 
     - Latency: one create at a time, from before it is produced until its answer is read.
     - Rate: backlogs, each from the start of sending it until its last answer is read.
-
-    Answers are read `read_committed`, by a process of their own: this one.
 
     Raises:
         AssertionError, EndedError: it does not answer.
@@ -95,7 +91,7 @@ def _measure(
     spus = client(contestant.spu_events, contestant.joined or contestant.maps)
     asker = client(contestant.topic_events, contestant.maps)
     try:
-        spus.send(_messages(joins()))
+        spus.send(messages(joins()))
         if contestant.joined is not None:
             spus.take(CLUSTERS * SPUS)
             if contestant.joined == contestant.maps:
@@ -103,7 +99,7 @@ def _measure(
         next_create = iter(creates(0, sizes.total))
 
         def take(count: int) -> list[tuple[str, bytes]]:
-            return _messages([next(next_create) for _ in range(count)])
+            return messages([next(next_create) for _ in range(count)])
 
         for key, value in take(WARM_UP_ASKS):
             asker.ask(key, value)
@@ -124,10 +120,6 @@ def _measure(
     return Measured(latencies_ms=latencies, events_per_s=rates, cpu_s=cpu_s)
 
 
-def _messages(events: list[Event]) -> list[tuple[str, bytes]]:
-    return [(event.cluster_id, encode_event(event)) for event in events]
-
-
 def _last_line(place: Place) -> str:
     lines = (place.folder / "log").read_text(encoding="utf-8", errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
@@ -136,12 +128,7 @@ def _last_line(place: Place) -> str:
 def _remove_topics(place: Place) -> None:
     """All that were made for this run, also by the contestant: the next finds the broker empty."""
     admin = AdminClient({"bootstrap.servers": place.bootstrap})
-    names = [
-        name for name in admin.list_topics(timeout=TOPIC_SECONDS).topics if _is_of(name, place)
-    ]
+    there = admin.list_topics(timeout=TOPIC_SECONDS).topics
+    names = [name for name in there if place.prefix in name]
     for future in admin.delete_topics(names).values() if names else ():
         future.result(TOPIC_SECONDS)
-
-
-def _is_of(name: str, place: Place) -> bool:
-    return place.prefix in name

@@ -1,15 +1,11 @@
 """The product and its neighbours on the same work, side by side in one run.
 
-    python tests/bench/neighbours/run.py [--only a,b] [--backlog 100000] [--backlogs 3]
-        [--latencies 200] [--write]
+    python tests/bench/neighbours/run.py [--only a,b] [--backlog 100000] [--latencies 100] [--write]
 
-Every contestant is started on topics of its own, one after the other, on one embedded broker. Each
-answers the same events and every answer is checked against the core. `measuring.py` describes what
-is measured, and how. With --write the figures go to results/neighbours.json.
-
-What the work leaves out is to the neighbours' favour: they know joins and creates alone, no racks,
-capacities, leaves or repeated events, and write a map and what restores their state. The job also
-writes each request's status, reasons in its maps, and markers by which all of it can be audited.
+Every contestant is started on topics of its own, one after the other, on one embedded broker, and
+once more in the opposite order: a machine that becomes faster or slower meanwhile does so for all.
+Each answers the same events and every answer is checked against the core. `measuring.py` describes
+what is measured, and how. With --write the figures go to results/neighbours.json.
 
 Exit status: 1 if one failed or answered wrongly, else 3 if one could not be run here, else 0.
 """
@@ -19,6 +15,7 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from confluent_kafka import KafkaException
 from contestants import CONTESTANTS, Contestant, Place
-from measuring import EndedError, Sizes, measure
+from measuring import EndedError, Measured, Sizes, measure
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.bench.bench_pages import neighbours
@@ -48,29 +45,36 @@ def chosen(names: str | None) -> list[Contestant]:
     return [each for name, each in known.items() if name in wanted]
 
 
-def figures_of(
+def run(
     contestant: Contestant, broker: EmbeddedBroker, sizes: Sizes, folder: Path
-) -> dict[str, Any]:
-    """What is kept of a contestant."""
-    name = contestant.name.replace(" ", "-")
-    place = Place(bootstrap=broker.bootstrap_servers, prefix=f"{name}.", folder=folder / name)
-    about = {"guarantee": contestant.guarantee}
+) -> Measured | dict[str, str]:
+    """What one run gave, or why it gave nothing."""
+    place = Place(bootstrap=broker.bootstrap_servers, prefix=f"{folder.name}.", folder=folder)
     try:
         contestant.prepare()
-        about["made_of"] = contestant.made_of()
-        measured = measure(contestant, place, sizes)
+        return measure(contestant, place, sizes)
     except (CannotRunError, AssignerError) as reason:
-        return {"could_not_be_run": " ".join(str(reason).split()), **about}
+        return {"could_not_be_run": " ".join(str(reason).split())}
     except (AssertionError, EndedError, KafkaException, WrongAnswerError) as reason:
-        return {"failed": " ".join(str(reason).split()), **about}
+        return {"failed": " ".join(str(reason).split())}
     finally:
-        shutil.rmtree(place.folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def figures_of(contestant: Contestant, runs: Sequence[Measured | dict[str, str]]) -> dict[str, Any]:
+    """What is kept of a contestant."""
+    about = {"guarantee": contestant.guarantee}
+    done = [each for each in runs if isinstance(each, Measured)]
+    for each in runs:
+        if isinstance(each, dict):
+            return about | each
     return {
         **about,
+        "made_of": contestant.made_of(),
         "answers": contestant.answers.name.lower(),
-        "latency_ms": percentiles(measured.latencies_ms),
-        "events_per_s": spread(measured.events_per_s),
-        "cpu_s_per_100k": spread(measured.cpu_s),
+        "latency_ms": percentiles([ms for each in done for ms in each.latencies_ms]),
+        "events_per_s": spread([rate for each in done for rate in each.events_per_s]),
+        "cpu_s_per_100k": spread([cpu_s for each in done for cpu_s in each.cpu_s]),
     }
 
 
@@ -79,22 +83,24 @@ def main() -> int:
     parser = parser_of(__doc__)
     parser.add_argument("--only", help="names, with commas between")
     parser.add_argument("--backlog", type=int, default=100_000)
-    parser.add_argument("--backlogs", type=int, default=3)
-    parser.add_argument("--latencies", type=int, default=200)
+    parser.add_argument("--latencies", type=int, default=100)
     options = parser.parse_args()
-    sizes = Sizes(backlog=options.backlog, backlogs=options.backlogs, latencies=options.latencies)
-    figures = {}
+    sizes = Sizes(backlog=options.backlog, latencies=options.latencies)
+    asked = chosen(options.only)
+    runs: dict[str, list[Measured | dict[str, str]]] = {each.name: [] for each in asked}
     with (
         tempfile.TemporaryDirectory(prefix="spu-assigner-neighbours-") as folder,
         EmbeddedBroker(Path(folder) / "broker") as broker,
     ):
-        for each in chosen(options.only):
-            figures[each.name] = figures_of(each, broker, sizes, Path(folder))
-            say(f"{each.name}: {figures[each.name]}")
+        for number, each in enumerate([*asked, *reversed(asked)]):
+            place = Path(folder) / f"{each.name.replace(' ', '-')}-{number}"
+            runs[each.name].append(run(each, broker, sizes, place))
+            say(f"{each.name}: {figures_of(each, runs[each.name])}")
+    figures = {each.name: figures_of(each, runs[each.name]) for each in asked}
     say(neighbours(figures))
     if options.write:
-        asked = {"backlog": sizes.backlog, "backlogs": sizes.backlogs, "warm_up": sizes.warm_up}
-        keep("neighbours", sizes={**SIZES, **asked}, figures=figures, show=False)
+        used = {"backlog": sizes.backlog, "backlogs": sizes.backlogs, "warm_up": sizes.warm_up}
+        keep("neighbours", sizes={**SIZES, **used}, figures=figures, show=False)
     if any("failed" in each for each in figures.values()):
         return FAILED
     return NOT_RUN if any("could_not_be_run" in each for each in figures.values()) else 0
