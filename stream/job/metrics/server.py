@@ -10,67 +10,69 @@ from __future__ import annotations
 import errno
 import socket
 import threading
-from typing import Any, Final
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Final
 
-from flask import Flask, Response, request
+import msgspec
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 from spu_assigner.stream.common.own_names import foreign_name
-from spu_assigner.stream.job.metrics.health import JobHealth, Verdict
+from spu_assigner.stream.job.metrics.health import JobHealth
 from spu_assigner.stream.kafka.config.setting_spec import SettingsError
 from spu_assigner.stream.kafka.config.settings import Settings
 from waitress import wasyncore
 from waitress.server import create_server
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 PORTS_TRIED: Final = 16  # as many as Spark's UI tries
 THREADS: Final = 2
 CONNECTIONS_MAX: Final = 32
 REQUEST_SIZE_MAX: Final = 16 * 1024  # bytes; of a scrape a few hundred
 END_SECONDS: Final = 5.0
+_TEXT: Final = "text/plain; charset=utf-8"
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Allow": "GET, HEAD",
+}
 
 
 def application(
     registry: CollectorRegistry, health: JobHealth, *, is_loopback: bool = True
-) -> Flask:
-    """The WSGI application."""
-    app = Flask(__name__, static_folder=None)
-    if is_loopback:
-        app.before_request(_refuse_foreign_names)
-    app.json.sort_keys = False  # type: ignore[attr-defined]  # of Flask's own provider
+) -> WSGIApplication:
+    """The three pages; by no framework, which would be a third of what the job's Python holds."""
+    verdicts = {"/live": health.live, "/ready": health.ready}
 
-    @app.get("/metrics")
-    def metrics() -> Response:
-        encode, kind = choose_encoder(request.headers.get("Accept", ""))
-        return Response(encode(registry), content_type=kind)
+    def page(asked: WSGIEnvironment) -> tuple[HTTPStatus, str, bytes]:
+        refusal = foreign_name(asked.get("HTTP_HOST", "")) if is_loopback else None
+        if refusal is not None:
+            return HTTPStatus.BAD_REQUEST, _TEXT, f"{refusal}\n".encode()
+        if asked["REQUEST_METHOD"] not in ("GET", "HEAD"):
+            return HTTPStatus.METHOD_NOT_ALLOWED, _TEXT, b"these pages are to be read\n"
+        if (path := asked["PATH_INFO"]) == "/metrics":
+            encode, kind = choose_encoder(asked.get("HTTP_ACCEPT", ""))
+            return HTTPStatus.OK, kind, encode(registry)
+        if path not in verdicts:
+            return HTTPStatus.NOT_FOUND, _TEXT, b"there are /metrics, /live, /ready\n"
+        verdict = verdicts[path]()
+        status = HTTPStatus.SERVICE_UNAVAILABLE if verdict["reason"] else HTTPStatus.OK
+        return status, "application/json", msgspec.json.encode(verdict)
 
-    app.add_url_rule("/live", "live", lambda: _answer(health.live()))
-    app.add_url_rule("/ready", "ready", lambda: _answer(health.ready()))
+    def answer(asked: WSGIEnvironment, start: StartResponse) -> list[bytes]:
+        status, kind, body = page(asked)
+        headers = {"Content-Type": kind, "Content-Length": str(len(body)), **_HEADERS}
+        start(f"{status.value} {status.phrase}", [*headers.items()])
+        return [] if asked["REQUEST_METHOD"] == "HEAD" else [body]
 
-    @app.errorhandler(404)
-    def missing(_: Exception) -> Response:
-        return Response("there are /metrics, /live, /ready\n", 404, mimetype="text/plain")
-
-    @app.after_request
-    def with_headers(response: Response) -> Response:
-        response.headers.update({"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"})
-        return response
-
-    return app
-
-
-def _refuse_foreign_names() -> Response | None:
-    refusal = foreign_name(request.host)
-    return None if refusal is None else Response(f"{refusal}\n", 400, mimetype="text/plain")
-
-
-def _answer(verdict: Verdict) -> tuple[Verdict, int]:
-    return verdict, 200 if verdict["reason"] is None else 503
+    return answer
 
 
 class MetricsServer:
     """Serves until it is closed."""
 
-    def __init__(self, listening: socket.socket, app: Flask) -> None:
+    def __init__(self, listening: socket.socket, app: WSGIApplication) -> None:
         self._map: dict[int, Any] = {}  # its own: other servers of this process are not ours
         self._server: Any = create_server(
             app,

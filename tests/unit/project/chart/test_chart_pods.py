@@ -24,6 +24,7 @@ from support.kafka.secured import Certificates
 from support.pages.ui_pages import Still, known_of, outputs
 from support.project import chart
 from support.project.chart import Manifest, Values, container, environ, parsed, pod_specs
+from werkzeug.test import Client
 
 _ROOT = Path(__file__).parents[4]
 _DOCKERFILE = (_ROOT / "docker" / "job.Dockerfile").read_text(encoding="utf-8")
@@ -213,7 +214,7 @@ def test_the_job_s_probes_ask_what_it_answers(name: str) -> None:
     ]
     assert settings.metrics_host == "0.0.0.0"
     health = JobHealth("query")
-    asked = application(CollectorRegistry(), health).test_client()
+    asked = Client(application(CollectorRegistry(), health))
     assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 503)
     health.begun()
     assert (asked.get("/live").status_code, asked.get("/ready").status_code) == (200, 200)
