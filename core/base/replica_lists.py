@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
+if TYPE_CHECKING:  # Imported with the first array: who has none, as the job's driver, saves 15 MiB.
+    import numpy as np
+    from numpy.typing import NDArray
 
-IdArray = NDArray[np.int32]  # shape (n,)
-IdMatrix = NDArray[np.int32]  # shape (partitions, replicas), leader first, distinct in a row
+IdArray: TypeAlias = "NDArray[np.int32]"  # shape (n,)
+IdMatrix: TypeAlias = "NDArray[np.int32]"  # (partitions, replicas), leader first, distinct in a row
 PADDING: Final = -1  # fills short rows at their end
 
 DENSE_RATIO: Final = 16  # counters a value that are cheaper than sorting
@@ -61,6 +62,8 @@ class ReplicaLists:
     @classmethod
     def of_lists(cls, lists: list[list[int]]) -> ReplicaLists:
         """From plain lists, of any length each."""
+        import numpy as np
+
         width = max(map(len, lists))
         if all(len(each) == width for each in lists):
             return cls(np.array(lists, dtype=np.int32).reshape(len(lists), -1))
@@ -81,7 +84,8 @@ class ReplicaLists:
     def flat(self) -> NDArray[np.int32]:
         """All ids, row by row, without padding: for counting."""
         if self.ragged:
-            return np.asarray(self.matrix[self.matrix != PADDING])
+            ids: IdArray = self.matrix[self.matrix != PADDING]
+            return ids
         return self.matrix.reshape(-1)
 
     def lengths(self) -> list[int]:
@@ -97,6 +101,8 @@ class ReplicaLists:
         return iter(self.tolist())
 
     def __eq__(self, other: object) -> bool:
+        import numpy as np
+
         return isinstance(other, ReplicaLists) and np.array_equal(self.matrix, other.matrix)
 
     def __hash__(self) -> int:
@@ -108,6 +114,8 @@ class ReplicaLists:
 
 def stacked(matrices: Sequence[IdMatrix]) -> IdMatrix:
     """All rows, one below the other, padded to the widest."""
+    import numpy as np
+
     width = max((matrix.shape[1] for matrix in matrices), default=1)
     lists = np.full((sum(map(len, matrices)), width), PADDING, dtype=np.int32)
     end = 0
@@ -119,6 +127,8 @@ def stacked(matrices: Sequence[IdMatrix]) -> IdMatrix:
 
 def tally(values: NDArray[np.integer[Any]]) -> tuple[list[int], list[int]]:
     """The distinct values, ascending, and how often each occurs; values are 0 or more."""
+    import numpy as np
+
     flat = values.ravel()
     if int(flat.max(initial=0)) > DENSE_RATIO * len(flat) + DENSE_MIN:
         unique, counts = np.unique(flat, return_counts=True)

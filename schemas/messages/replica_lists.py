@@ -8,16 +8,18 @@ Lists of different length are rare, and go value by value.
 from __future__ import annotations
 
 from array import array
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
 from spu_assigner.core.base.replica_lists import IdMatrix, ReplicaLists, Table
 from spu_assigner.schemas.avro.meaning import Reader
 from spu_assigner.schemas.avro.readers import compile_reader
 from spu_assigner.schemas.avro.strict_reading import read_long, undecodable
 from spu_assigner.schemas.avro.writing import PREPARED_LONGS, array_bytes, long_bytes
 from spu_assigner.schemas.errors import EncodeError
+
+if TYPE_CHECKING:  # As in the core's module.
+    import numpy as np
+    from numpy.typing import NDArray
 
 _CACHE_KEY: Final = "avro"  # of Table.cache: (bytes of all rows, where each row begins)
 _DIRECT_KEY: Final = "avro_rows_written_directly"
@@ -60,7 +62,7 @@ def _prepared(table: Table, count: int) -> tuple[bytes, array[int]] | None:
         return None
     blob, sizes = _rows_in_bulk(table.rows)
     offsets = array("q", [0])
-    offsets.frombytes(np.cumsum(sizes, dtype=np.int64).tobytes())
+    offsets.frombytes(sizes.cumsum().tobytes())
     table.cache[_CACHE_KEY] = (blob, offsets)
     return blob, offsets
 
@@ -86,6 +88,8 @@ def _ragged_bytes(lists: ReplicaLists) -> bytes:
 
 def _rows_in_bulk(matrix: IdMatrix) -> tuple[bytes, NDArray[np.int64]]:
     """Each row as an array of int, and the size of each. Cost: O(values), vectorised."""
+    import numpy as np
+
     count, width = matrix.shape
     if width == 0:
         return bytes(count), np.ones(count, dtype=np.int64)
@@ -119,6 +123,8 @@ def read_lists(data: bytes, position: int) -> tuple[ReplicaLists, int]:
         DecodeError: UNDECODABLE, also for no lists, empty ones, and ids below 0.
         IndexError: the bytes end.
     """
+    import numpy as np
+
     count, first = read_long(data, position)
     width, _ = read_long(data, first)
     size = count * (width + 2)
@@ -177,6 +183,8 @@ def _varints(data: bytes, position: int, count: int) -> tuple[NDArray[np.uint32]
     """So many varints as they are (zigzag), and where they end; none if one has over 32 bits, or
     if they are fewer: lists may be shorter than the first one.
     """
+    import numpy as np
+
     none = np.empty(0, dtype=np.uint32), position
     span = np.frombuffer(data, np.uint8, min(len(data) - position, count * _INT_SIZE_MAX), position)
     lasts = np.flatnonzero(span < 0x80)[:count]

@@ -26,9 +26,8 @@ from spu_assigner.stream.job.checkpoint.recovered import (
     Recovery,
     starting_offsets,
 )
-from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, InputSource
-from spu_assigner.stream.job.shard.server import SILENCE_SECONDS_MAX, options_to_json
+from spu_assigner.stream.job.shard.options import Options, options_to_json
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from spu_assigner.stream.kafka.topic_admin import partition_counts
 from spu_assigner.stream.kafka.topics import INPUTS, SPU_EVENTS, topic_name
@@ -48,8 +47,12 @@ FETCH_WAIT_MS_MAX: Final = 1
 CALL_MS_MAX: Final = 10_000
 CALLS_MAX: Final = 17  # 1 s apart; by default 3
 # At least, from a batch of several events to the next one: under a steady load batches would follow
-# each other at once, and what they cost would be most of the job's work.
-BATCH_INTERVAL_MS: Final = 500
+# each other at once, and what they cost would be most of the job's work. At 200 creates a second a
+# quarter less than with half of it.
+BATCH_INTERVAL_MS: Final = 1_000
+# Of a shard server that was asked. No event takes longer than some seconds, and `/live` reports a
+# job without a sign of life after half of this: a supervisor may act before.
+SILENCE_SECONDS_MAX: Final = 600.0
 SERVERS: Final = 2  # of a shard: each decides for half of its clusters, beside the other
 _HALF_BIT: Final = 16  # of a key's CRC-32
 _LABELS_TRIED_MAX: Final = 1_000_000  # a shard's label is found after about as many as shards

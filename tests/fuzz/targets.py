@@ -31,10 +31,10 @@ from spu_assigner.schemas.messages.codec import (
 from spu_assigner.schemas.messages.meanings import TYPE_NAMES
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.common.json_line_reading import event_of_line
-from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, MessageKind
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.state_log import Shard
 from support.events.event_codecs import example, fields_of
 from support.events.one_cluster import picture

@@ -34,9 +34,9 @@ from spu_assigner.stream.job.query import (
     shard_labels,
 )
 from spu_assigner.stream.job.session import build_session
-from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Message, MessageKind
 from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.state_log import HEAD
 from spu_assigner.stream.kafka.config.settings import Settings
 from spu_assigner.stream.local.jvm.jars import ensure_all

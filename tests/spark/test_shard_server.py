@@ -11,9 +11,9 @@ import pytest
 from spu_assigner.core.base.events import Event, Policy
 from spu_assigner.schemas.messages.codec import decode_record
 from spu_assigner.schemas.messages.wire import DeadLetter, Wire
-from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.server import NEEDED
 from support.events.builders import Events
 from support.shard.shard_server import ShardFailedError, ShardServer, changed_python

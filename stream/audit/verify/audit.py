@@ -40,10 +40,11 @@ from spu_assigner.stream.audit.verify.model import (
 from spu_assigner.stream.common.release import RELEASE
 from spu_assigner.stream.job.batch_buffer import SHARD, BatchBuffer, summary_of
 from spu_assigner.stream.job.query import server_of, shard_labels
-from spu_assigner.stream.job.shard.batch import Options, ShardBatch
+from spu_assigner.stream.job.shard.batch import ShardBatch
 from spu_assigner.stream.job.shard.bundle import KINDS, Message, MessageKind, message_bytes
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS
 
 

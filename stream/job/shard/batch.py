@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
 
-import msgspec
-from spu_assigner.core.base.events import Event, Policy
+from spu_assigner.core.base.events import Event
 from spu_assigner.core.base.records import (
     Answer,
     EntryGone,
@@ -25,10 +24,11 @@ from spu_assigner.core.decision.answers import answers
 from spu_assigner.core.decision.machine import step
 from spu_assigner.schemas.errors import DeadLetterCode, DecodeError
 from spu_assigner.schemas.messages.codec import EventKind, decode_event, encode_record
-from spu_assigner.schemas.messages.wire import DeadLetter, Wire
+from spu_assigner.schemas.messages.wire import DeadLetter
 from spu_assigner.stream.job.shard.bundle import SOURCE_TOPICS, Bundler, InputSource, MessageKind
 from spu_assigner.stream.job.shard.clusters import Clusters, entry_name, map_key, state_key
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.state_log import Shard, Write
 from spu_assigner.stream.job.shard.tally import (
     EARLIER,
@@ -56,14 +56,6 @@ STATE_KINDS: Final = {
 }
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shard needs of the settings."""
-
-    topic_prefix: str
-    default_policy: Policy
-    wire: Wire
-
-
 class ShardBatch:
     """Applies one batch to a shard's clusters and collects what goes out and what is kept."""
 
@@ -83,9 +75,7 @@ class ShardBatch:
 
     def apply(self, batch: Batch, alive: Callable[[], None] = lambda: None) -> Iterator[bytes]:
         """Answer every message; gives bundles as they fill, the last one when all are answered.
-
-        `alive` is called between two messages.
-        """
+        `alive` is called between two messages."""
         full = self._bundler.full
         for row in batch.ordered():
             alive()

@@ -13,10 +13,12 @@ the two has half of the shard's clusters, by their names, and is said the same:
 Each is one message of bytes. None can name a class or run anything, so that bytes of others (the
 values of messages, the entries of the state) are never more than bytes.
 
-A server is started by the first task that needs it and is found by a socket in a folder that only
-this user can enter. It ends when its standard input does, which is the executor's end, whatever it
-is doing then, or after an hour without a request. No failure is reported to it: tokens in the
-state say whether its copy is to be trusted (`job/shard/state_log.py`).
+A server is started by the first task that needs it, or before by the job, all of them together:
+one that forks the others, which share with it what was imported. It is found by a socket in a
+folder that only this user can enter. It ends when its standard input does, which is the end of the
+executor or of what forked it, whatever it is doing then, or after an hour without a request. No
+failure is reported to it: tokens in the state say whether its copy is to be trusted
+(`job/shard/state_log.py`).
 
 Both sides have a time limit. A task that neither reads nor writes in the middle of a request loses
 its connection, so that the next task is answered. A server says ALIVE while it decides one event
@@ -36,7 +38,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection, Listener, wait
@@ -45,9 +47,10 @@ from typing import Final
 
 import msgspec
 from spu_assigner.stream.common.private_files import MASK, private_folder
-from spu_assigner.stream.job.shard.batch import Options, process
+from spu_assigner.stream.job.shard.batch import process
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.spill import remove_left, spill
 from spu_assigner.stream.job.shard.state_log import Shard, Write, pack_entry
 
@@ -64,20 +67,9 @@ IDLE_SECONDS_MAX: Final = 3_600.0
 ALIVE_SECONDS: Final = 1.0  # between two signs of life, as far as events are decided
 # A task hands on what it reads and stores the answer, for which Hadoop may wait for minutes.
 TASK_SECONDS_MAX: Final = 600
-# Of a server that was asked. No event takes longer than some seconds, and `/live` reports a job
-# without a sign of life after half of this: a supervisor may act before.
-SILENCE_SECONDS_MAX: Final = 600.0
 TASKS_MAX: Final = 64  # that may wait to be accepted: attempts of one task, mostly one
 Spilled = Callable[[Iterator[bytes | Write]], Iterator[bytes | Write]]
 YOUNG_OBJECTS_MAX: Final = 10_000  # before Python looks for cycles: topics live on, and are in none
-
-
-def options_to_json(options: Options, *, spills: bool) -> str:
-    """What a server is given of the settings, on one line.
-
-    `spills`: large answers may go by files, since the driver is on this machine.
-    """
-    return msgspec.json.encode((options, spills)).decode()
 
 
 def serve(label: int, folder: Path, options: Options, *, spills: bool) -> None:
@@ -188,16 +180,29 @@ def _line() -> bytes:
     return line
 
 
+def _forked(labels: Sequence[str]) -> str:
+    """The label of this process: the first, or in a child one of the others."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # none is waited for
+    gc.freeze()  # what is shared now is not written to by a look for cycles
+    reading, writing = os.pipe()  # this process has the end that is written, until it ends
+    for label in labels[1:]:
+        if os.fork() == 0:
+            os.close(writing)
+            os.dup2(reading, sys.stdin.fileno())
+            return label
+    return labels[0]
+
+
 def main() -> None:
-    """`python -m spu_assigner.stream.job.shard.server LABEL`; on standard input it is given the
-    folder on a line, then `options_to_json`'s on another."""
+    """`python -m spu_assigner.stream.job.shard.server LABEL…`, a server for each; on standard input
+    it is given the folder on a line, then `options_to_json`'s on another."""
     os.umask(MASK)
     gc.set_threshold(YOUNG_OBJECTS_MAX)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by way of every `finally`
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the job, which then ends this
     folder = Path(_line().decode())
     options, spills = msgspec.json.decode(_line(), type=tuple[Options, bool])
-    serve(int(sys.argv[1]), folder, options, spills=spills)
+    serve(int(_forked(sys.argv[1:])), folder, options, spills=spills)
 
 
 if __name__ == "__main__":

@@ -16,14 +16,16 @@ import time
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from operator import add, sub
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Final, get_args
 
 import msgspec
 from msgspec.structs import asdict
 from spu_assigner.core.base.events import Event, SpuJoined, SpuLeft, TopicAdopted
-from spu_assigner.core.constraints.improvable import Improvable, improvable
-from spu_assigner.core.state.cluster_state import ClusterState
-from spu_assigner.stream.job.shard.clusters import Clusters
+
+if TYPE_CHECKING:  # The driver takes the numbers and loads nothing that decides.
+    from spu_assigner.core.constraints.improvable import Improvable
+    from spu_assigner.core.state.cluster_state import ClusterState
+    from spu_assigner.stream.job.shard.clusters import Clusters
 
 MEASURED_MAX: Final = 256  # clusters; some 20 µs each
 SEARCH_SECONDS: Final = 0.002  # of a batch; a cluster takes 0.1 ms, one of 900,000 replicas 150
@@ -85,6 +87,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 def search(clusters: Clusters) -> Mapping[str, Improvable]:
     """What could be better, looked for in clusters that have changed if there is time now."""
+    from spu_assigner.core.constraints.improvable import Improvable, improvable
+
     began = now = time.monotonic()
     while clusters.unsearched and clusters.rests_until <= began and now <= began + SEARCH_SECONDS:
         name = next(iter(clusters.unsearched))
@@ -116,5 +120,5 @@ def figures_of(state: ClusterState, could: Improvable | None) -> Figures:
         waiting=len(state.waiting),
         cordoned=cordoned,
         demoted=len(state.demoted),
-        **asdict(could or Improvable()),
+        **(asdict(could) if could else {}),
     )

@@ -128,14 +128,17 @@ def test_a_job_that_was_stopped_and_killed_is_as_one_that_was_not(trial: Trial) 
 
 
 def test_a_shard_server_that_is_killed_is_replaced(trial: Trial) -> None:
-    """It is a process of its own; its task asks a new one, and the job goes on."""
+    """It is a process of its own; its task asks a new one, and the job goes on.
+
+    The job's own process decides nothing, and holds nothing for it."""
     job = trial.ensure(command=SHORT)
-    found = trial.processes("stream.job.shard.server")
-    assert found
-    for pid in found:
-        os.kill(pid, signal.SIGKILL)
+    assert "numpy" not in Path(f"/proc/{job.pid}/maps").read_text(encoding="ascii")
+    first, *forked = sorted(trial.processes("stream.job.shard.server"))
+    assert forked
+    os.kill(first, signal.SIGKILL)
     trial.check()
     assert job.poll() is None
+    assert not {first, *forked} & set(trial.processes("stream.job.shard.server"))
 
 
 def test_a_broker_that_is_killed_and_comes_back_is_waited_for(

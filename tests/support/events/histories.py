@@ -21,9 +21,10 @@ from spu_assigner.stream.audit.verify.model import COMPACTED, OUTPUTS, Read
 from spu_assigner.stream.job.batch_buffer import BatchBuffer, summary_of
 from spu_assigner.stream.job.marker import offsets_read
 from spu_assigner.stream.job.query import server_of, shard_labels
-from spu_assigner.stream.job.shard.batch import Options, ShardBatch
+from spu_assigner.stream.job.shard.batch import ShardBatch
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.cloud_events import marker_headers
 from spu_assigner.stream.kafka.config.settings import Settings

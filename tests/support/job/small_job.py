@@ -14,10 +14,10 @@ from spu_assigner.schemas.messages.wire import PartitionPosition
 from spu_assigner.stream.job.batch_buffer import BatchBuffer
 from spu_assigner.stream.job.checkpoint.files import Positions
 from spu_assigner.stream.job.query import server_numbers, server_of, shard_labels
-from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.bundle import InputSource
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.job.sink import TransactionalSink
 from spu_assigner.stream.kafka.config.settings import Settings

@@ -11,18 +11,9 @@ from multiprocessing.connection import Client, Connection
 from pathlib import Path
 from typing import Final
 
-from spu_assigner.stream.job.shard.batch import Options
 from spu_assigner.stream.job.shard.input_batch import Batch
-from spu_assigner.stream.job.shard.server import (
-    ALIVE,
-    BUNDLE,
-    DONE,
-    FAILED,
-    NEEDED,
-    NUMBERS,
-    WRITE,
-    options_to_json,
-)
+from spu_assigner.stream.job.shard.options import Options, options_to_json
+from spu_assigner.stream.job.shard.server import ALIVE, BUNDLE, DONE, FAILED, NEEDED, NUMBERS, WRITE
 from spu_assigner.stream.job.shard.state_log import HEAD, segment_key, unpack_entries
 from support.shard.stores import DictStore, batch_bytes
 
@@ -136,7 +127,8 @@ def changed_python(folder: Path, change: str) -> str:
         encoding="utf-8",
     )
     python = folder / "changed-python"
-    # As it is called: -m spu_assigner.stream.job.shard.server LABEL
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$3"\n', encoding="utf-8")
+    # As it is called: -m spu_assigner.stream.job.shard.server LABEL…
+    script = f'#!/bin/sh\nshift 2\nexec {sys.executable} {program} "$@"\n'
+    python.write_text(script, encoding="utf-8")
     python.chmod(0o700)
     return str(python)

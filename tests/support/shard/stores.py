@@ -9,10 +9,11 @@ import numpy as np
 from spu_assigner.core.base.events import Event, SpuEvent
 from spu_assigner.schemas.messages.codec import encode_event
 from spu_assigner.schemas.messages.wire import Wire
-from spu_assigner.stream.job.shard.batch import Options, process
+from spu_assigner.stream.job.shard.batch import process
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.state_log import HEAD, CopyT, Entries, Shard, segment_key
 from spu_assigner.stream.kafka.config.settings import Settings
 from support.job.streams import INPUTS, TOPIC_EVENTS, Outgoing

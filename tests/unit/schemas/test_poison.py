@@ -26,10 +26,11 @@ from spu_assigner.schemas.messages.wire import DeadLetter, Wire
 from spu_assigner.stream.client.explanation import explanation_text
 from spu_assigner.stream.client.produce_options import AssignmentFileError, read_assignment
 from spu_assigner.stream.client.simulate import answer_lines
-from spu_assigner.stream.job.shard.batch import DEAD_LETTER_KEY_SIZE_MAX, Options
+from spu_assigner.stream.job.shard.batch import DEAD_LETTER_KEY_SIZE_MAX
 from spu_assigner.stream.job.shard.bundle import Bundle, InputSource, Message, MessageKind
 from spu_assigner.stream.job.shard.clusters import Clusters
 from spu_assigner.stream.job.shard.input_batch import Batch, Row
+from spu_assigner.stream.job.shard.options import Options
 from spu_assigner.stream.job.shard.state_log import Shard
 from spu_assigner.stream.kafka.config.settings import Settings, SettingsError
 from support.events.builders import Events

@@ -41,8 +41,9 @@ public final class ShardServers {
   private static final String RETRIED = "Spark runs the task again, with a new server";
   // The C library raises the size from which memory goes back to the system with each large piece
   // that is freed: what was read at a start would lie among what lives on, and never go back.
+  // And a library of numpy's would hold a thread and its buffer for matrices of floats: none are here.
   private static final Map<String, String> MEMORY =
-      Map.of("MALLOC_MMAP_THRESHOLD_", String.valueOf(128 * 1024));
+      Map.of("MALLOC_MMAP_THRESHOLD_", String.valueOf(128 * 1024), "OPENBLAS_NUM_THREADS", "1");
 
   private static final Map<String, Deque<Connection>> IDLE = new ConcurrentHashMap<>();
   private static final Map<String, Process> PREPARED = new ConcurrentHashMap<>();
@@ -75,17 +76,15 @@ public final class ShardServers {
   }
 
   /**
-   * Start the servers of these shards, where all tasks run in this JVM: they get ready while Spark
-   * plans the first batch. One that cannot be started is reported by the task that needs it.
+   * Start the servers of these shards together, where all tasks run in this JVM: they get ready while
+   * Spark plans the first batch. One that cannot be started is reported by the task that needs it.
    */
   public static void prepare(String python, String run, String options, List<Integer> shards) {
-    Start start = new Start(python, run, options);
-    for (int shard : shards) {
-      try {
-        PREPARED.put(run + shard, start.started(shard));
-      } catch (IOException ignored) {
-        // The task tries again.
-      }
+    try {
+      Process servers = new Start(python, run, options).started(shards);
+      shards.forEach(shard -> PREPARED.put(run + shard, servers));
+    } catch (IOException ignored) {
+      // The task tries again.
     }
   }
 
@@ -167,7 +166,7 @@ public final class ShardServers {
           channel.close();
         }
         if (server == null) {
-          server = started(shard);
+          server = started(List.of(shard));
         } else if (server.waitFor(PAUSE_MS, TimeUnit.MILLISECONDS)) {
           if (server.exitValue() != 0) {
             throw new IOException("it ended with " + server.exitValue());
@@ -179,10 +178,10 @@ public final class ShardServers {
       throw new IOException("it did not listen within " + START_MS_MAX / 1000 + " s");
     }
 
-    private Process started(int shard) throws IOException {
+    private Process started(List<Integer> shards) throws IOException {
       ProcessBuilder builder =
-          new ProcessBuilder(
-              python, "-m", "spu_assigner.stream.job.shard.server", String.valueOf(shard));
+          new ProcessBuilder(python, "-m", "spu_assigner.stream.job.shard.server");
+      shards.forEach(shard -> builder.command().add(String.valueOf(shard)));
       builder.environment().putAll(MEMORY);
       builder.redirectOutput(ProcessBuilder.Redirect.DISCARD);
       builder.redirectError(ProcessBuilder.Redirect.INHERIT);
@@ -190,9 +189,11 @@ public final class ShardServers {
       OutputStream input = server.getOutputStream(); // others can read a command line
       input.write((folder() + "\n" + options + "\n").getBytes(StandardCharsets.UTF_8));
       input.flush();
-      String name = name(shard) + server.pid();
-      RUNNING.put(name, server);
-      server.onExit().thenRun(() -> RUNNING.remove(name));
+      for (int shard : shards) {
+        String name = name(shard) + server.pid();
+        RUNNING.put(name, server);
+        server.onExit().thenRun(() -> RUNNING.remove(name));
+      }
       return server;
     }
 
@@ -201,11 +202,12 @@ public final class ShardServers {
       return run + shard + "/";
     }
 
-    /** Kill the servers of a shard that this JVM has started: one of them is stuck. */
+    /** Kill the servers of a shard that this JVM has started, and those that were started with it. */
     private void kill(int shard) {
       RUNNING.forEach(
           (name, server) -> {
             if (name.startsWith(name(shard))) {
+              server.descendants().forEach(ProcessHandle::destroyForcibly);
               server.destroyForcibly();
             }
           });
