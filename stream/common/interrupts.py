@@ -11,10 +11,8 @@ from collections.abc import Callable
 
 
 class Interrupts:
-    """Notes SIGINT and SIGTERM, and calls `report` at the first; a second Ctrl-C does not wait.
-
-    To be made after Spark has started, which sets a handler of its own.
-    """
+    """Notes SIGINT and SIGTERM, and calls `report` at the first; a second Ctrl-C does not wait. To
+    be made after Spark has started, which sets a handler of its own."""
 
     def __init__(self, report: Callable[[], None]) -> None:
         self._report = report

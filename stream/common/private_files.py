@@ -31,10 +31,8 @@ class FolderError(AssignerError):
 
 
 def private_folder(folder: Path) -> None:
-    """Make a folder 0700; take the rights to read from others where it is there already.
-
-    What others could have written is not trusted, so that is refused, not changed.
-    """
+    """Make a folder 0700; take the rights to read from others where it is there already. What
+    others could have written is not trusted, so that is refused, not changed."""
     with _as_folder_error(folder):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         mode = _trusted_mode(folder)
@@ -95,10 +93,8 @@ def open_private(path: Path) -> IO[bytes]:
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """What is made meanwhile, and by processes started meanwhile, is for this user alone.
-
-    The mask belongs to the process, so other threads' files are private too for that while.
-    """
+    """What is made meanwhile, and by processes started meanwhile, is for this user alone. The mask
+    belongs to the process, so other threads' files are private too for that while."""
     before = os.umask(MASK)
     try:
         yield

@@ -156,10 +156,8 @@ class Ownership:
 
 
 def files_of(spark: Any, checkpoint: str) -> Files:
-    """What to read and write a checkpoint's notes with: the JVM, unless it is on this machine.
-
-    A path without a scheme is where Hadoop's settings say.
-    """
+    """What to read and write a checkpoint's notes with: the JVM, unless it is on this machine. A
+    path without a scheme is where Hadoop's settings say."""
     if not is_local(checkpoint):
         return SparkFiles(spark)
     place = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(checkpoint)

@@ -35,12 +35,12 @@ JVM: Final = (
     # It answers a backlog as fast as the parallel one, and keeps the heap near what lives.
     "-XX:+UseSerialGC",
     # Else the young generation takes a third of all memory that is permitted, and the heap begins
-    # with a 64th of the machine's, which is filled before the first full collection.
-    "-Xms160m",
-    "-XX:NewSize=64m",
-    "-XX:MaxNewSize=64m",
-    "-XX:MinHeapFreeRatio=15",
-    "-XX:MaxHeapFreeRatio=30",
+    # with a 64th of the machine's. The old one never has less than it begins with.
+    "-Xms128m",
+    "-XX:NewSize=48m",
+    "-XX:MaxNewSize=48m",
+    "-XX:MinHeapFreeRatio=10",
+    "-XX:MaxHeapFreeRatio=20",
     "-XX:-ShrinkHeapInSteps",  # else several collections of all are needed for it
     "-XX:MetaspaceSize=64m",
     # What C code has freed, up to 70 MiB after a backlog, goes back to the system each minute. Java
@@ -123,12 +123,12 @@ def build_session(
 
 
 def _import_converters() -> None:
-    """Import what PySpark does at the first call into the JVM, without pandas and Arrow.
+    """Import what PySpark does at the first call into the JVM, without pandas, Arrow and NumPy.
 
-    A module for tests is asked whether there is NumPy, and imports the two as well: 70 MiB and half
-    a second of each start, for nothing that the job uses. They can be imported afterwards.
+    A module for tests is asked whether there is NumPy, and imports all three: 90 MiB and
+    half a second of each start, for nothing that the job uses. They can be imported afterwards.
     """
-    heavy = [name for name in ("pandas", "pyarrow") if name not in sys.modules]
+    heavy = [name for name in ("numpy", "pandas", "pyarrow") if name not in sys.modules]
     with ExitStack() as stack:
         for name in heavy:
             sys.modules[name] = None  # type: ignore[assignment]  # "is not there" for `import`

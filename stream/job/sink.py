@@ -159,10 +159,8 @@ class TransactionalSink:
             self._ownership.check()
 
     def check_id(self) -> None:
-        """Raise FencedError if Kafka says that the transactional id is another process's.
-
-        Not while a batch is under way: its sending says so.
-        """
+        """Raise FencedError if Kafka says that the transactional id is another process's. Not while
+        a batch is under way: its sending says so."""
         if self._id_owner is None or self._is_sending:
             return
         if self._id_owner.is_lost() and not self._is_sending:

@@ -182,9 +182,7 @@ def check_early(settings: Settings) -> None:
 
 
 def check_marker(look: StartLook) -> None:
-    """Check the last marker as the job does: one that cannot be read yet does not end the start.
-
-    A job that was killed in a batch has left a transaction, which the sink aborts and waits for.
-    """
+    """Check the last marker as the job does: one that cannot be read yet does not end the start. A
+    job that was killed in a batch has left a transaction, which the sink aborts and waits for."""
     with suppress(ClientError):
         make(MARKER, look)

@@ -83,10 +83,8 @@ def expired(
 
 
 class IdOwner:
-    """Asks Kafka whether the id is still that of the producer that this process had take it.
-
-    By the JVM's Kafka client: librdkafka has no such request.
-    """
+    """Asks Kafka whether the id is still that of the producer that this process had take it. By the
+    JVM's Kafka client: librdkafka has no such request."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         limits = dict.fromkeys(

@@ -116,10 +116,8 @@ def resolved(
 
 
 def notes(maps: Maps, cluster: KafkaCluster, applied: AppliedRecords) -> Notes:
-    """What `apply` is to record of topics as they are before it changes anything.
-
-    Topics whose id is not known in `cluster` are left out.
-    """
+    """What `apply` is to record of topics as they are before it changes anything. Topics whose id
+    is not known in `cluster` are left out."""
     records: list[AppliedTopic] = []
     forgotten: list[str] = []
     for name, wanted in sorted(maps.topics.items()):
@@ -185,10 +183,8 @@ def _unmoved(number: int, row: Row) -> str:
 
 
 def seen(found: Notes, applied: AppliedRecords) -> tuple[AppliedTopic, ...]:
-    """What `plan` records: topics that are as mapped and of which nothing is recorded yet.
-
-    It gives no right to change them; it makes known that they were there.
-    """
+    """What `plan` records: topics that are as mapped and of which nothing is recorded yet. It gives
+    no right to change them; it makes known that they were there."""
     return tuple(
         replace(record, origin=Origin.SEEN)
         for record in found.records

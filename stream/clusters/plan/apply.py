@@ -154,10 +154,8 @@ def apply_plan(
     ledger: AppliedLedger,
     report: Callable[[TopicChange], None] = lambda change: None,
 ) -> AppliedPlan:
-    """Do all of a plan but its moves; each is reported as soon as one broker shows it.
-
-    Where nothing can be recorded, or Kafka does not answer, nothing more is created.
-    """
+    """Do all of a plan but its moves; each is reported as soon as one broker shows it. Where
+    nothing can be recorded, or Kafka does not answer, nothing more is created."""
     run = _ApplyRun(plan.cluster_id, target, ledger, report)
     grows = [change for change in plan.of(ChangeKind.CHANGE) if change.added]
     created, grown, deleted = (
@@ -218,10 +216,8 @@ class _ApplyRun:
         return tuple(shown)
 
     def settle(self) -> None:
-        """Withdraw intents of topics that others have made.
-
-        Another run's intent has the same key: it is left until that run has recorded its topic.
-        """
+        """Withdraw intents of topics that others have made. Another run's intent has the same key:
+        it is left until that run has recorded its topic."""
         deadline = time.monotonic() + OTHERS_SECONDS_MAX
         while self._overtaken and time.monotonic() < deadline:
             if self._ledger.read().records.keys() >= self._overtaken:

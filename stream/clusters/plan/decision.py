@@ -161,10 +161,8 @@ def _deletion(
 
 
 def rest_of(saved: TopicsPlan, now: TopicsPlan, cluster: KafkaCluster) -> TopicsPlan:
-    """What is still to be done of a saved plan, with what it leaves alone.
-
-    StalePlanError: that was not planned, or what was planned is neither done nor to be done.
-    """
+    """What is still to be done of a saved plan, with what it leaves alone. StalePlanError: that was
+    not planned, or what was planned is neither done nor to be done."""
     if saved.kafka_id != now.kafka_id:
         of = f"it is for Kafka cluster {printable(saved.kafka_id)}, this is {now.kafka_id}"
         raise StalePlanError([of])

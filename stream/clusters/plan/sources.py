@@ -333,10 +333,8 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_plan(path: Path) -> TopicsPlan:
-    """A plan that `plan --out` wrote.
-
-    Whether it makes sense is not looked at: `rest_of` holds it against one that is made now.
-    """
+    """A plan that `plan --out` wrote. Whether it makes sense is not looked at: `rest_of` holds it
+    against one that is made now."""
     try:
         data = read_plain_file(path, size_max=SIZE_MAX)
     except FileRefusedError as reason:

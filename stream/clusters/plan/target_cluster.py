@@ -179,9 +179,7 @@ class Target:
 
     def done(self, changes: Sequence[TopicChange], seconds: float) -> dict[str, str]:
         """Topics that are as planned, as one broker shows them, with their ids; "" if deleted.
-
-        Those that are not so within so many seconds are left out.
-        """
+        Those that are not so within so many seconds are left out."""
         pending = {change.topic: change for change in changes}
         found: dict[str, str] = {}
         deadline = time.monotonic() + seconds
@@ -197,10 +195,8 @@ class Target:
         return found
 
     def send(self, changes: Sequence[TopicChange]) -> list[TopicFailure]:
-        """Make changes of one kind, in one request, but their moves; what fails.
-
-        Of topics that are to be deleted those that are gone are no failure.
-        """
+        """Make changes of one kind, in one request, but their moves; what fails. Of topics that are
+        to be deleted those that are gone are no failure."""
         others = []
         if changes[0].kind is ChangeKind.DELETE:
             # Kafka's clients for Python delete by name alone: ids are asked for at the last moment.

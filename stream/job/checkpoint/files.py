@@ -103,10 +103,8 @@ def is_on_s3(checkpoint: str) -> bool:
 
 
 def make_private(checkpoint: str, *, alone: bool) -> None:
-    """Make a checkpoint on this machine a folder of this user's alone; others are as they are.
-
-    Not `alone` if the executors of a Spark cluster write there, which may be another user's.
-    """
+    """Make a checkpoint on this machine a folder of this user's alone; others are as they are. Not
+    `alone` if the executors of a Spark cluster write there, which may be another user's."""
     if alone and is_local(checkpoint):
         private_folder(local_path(checkpoint))
 

@@ -116,9 +116,7 @@ def pending_recovery(
 
 
 def starting_offsets(positions: Positions, topic: str, *, partitions: int) -> dict[str, int]:
-    """Where to read a topic from, for each partition that it has now; -2: from its beginning.
-
-    A partition that never had a message, or is new, is read whole.
-    """
+    """Where to read a topic from, for each partition that it has now; -2: from its beginning. A
+    partition that never had a message, or is new, is read whole."""
     known = {each.partition: each.next for each in positions.get(topic, ())}
     return {str(number): known.get(number, -2) for number in range(partitions)}

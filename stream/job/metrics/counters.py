@@ -64,10 +64,8 @@ prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has 
 
 
 class Metrics(Collector):
-    """Counts of one job, in a registry of their own; any thread may report and scrape.
-
-    `moves` gives the run that moves partitions, or the last one; None: none is known.
-    """
+    """Counts of one job, in a registry of their own; any thread may report and scrape. `moves`
+    gives the run that moves partitions, or the last one; None: none is known."""
 
     def __init__(
         self,
@@ -163,9 +161,7 @@ class Metrics(Collector):
 
     def batch_figures(self, tallies: Collection[Tally]) -> tuple[int, ...]:
         """What Spark's UI shows of a batch beside its events: `FIGURES` of `AnswersProvider.java`.
-
-        Clusters are those measured after the batch, the fullest that of the largest used share.
-        """
+        Clusters are those measured after the batch, the fullest that of the largest used share."""
         answers = [each for tally in tallies for each in tally.answers.items()]
         clusters = [each for tally in tallies for each in tally.clusters.values()]
         fullest = max(clusters, key=attrgetter("share"), default=Figures())
@@ -309,10 +305,8 @@ def add_job(metrics: Metrics, health: JobHealth, *, query: str) -> None:
 
 
 def _largest(clusters: Mapping[str, Figures], total: Figures) -> dict[str, Figures]:
-    """The largest clusters by replicas, then by capacity, then by name, in order of names.
-
-    All others are together under a name that is no cluster's. `total` is the sum of all.
-    """
+    """The largest clusters by replicas, then by capacity, then by name, in order of names. All
+    others are together under a name that is no cluster's. `total` is the sum of all."""
     largest = heapq.nsmallest(
         CLUSTERS_SHOWN,
         clusters,

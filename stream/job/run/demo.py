@@ -151,10 +151,8 @@ class Row(NamedTuple):
 
 
 class Play:
-    """One performance: `send` all steps, then `gather` their answers.
-
-    The answers are read from where the topics ended when the performance was made.
-    """
+    """One performance: `send` all steps, then `gather` their answers. The answers are read from
+    where the topics ended when the performance was made."""
 
     def __init__(self, connection: Connection, examples: Sequence[Example]) -> None:
         self.examples = examples

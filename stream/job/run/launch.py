@@ -129,10 +129,8 @@ class Launch:
 
 
 def _end(stop: Callable[[], None], interrupts: Interrupts) -> None:
-    """Stop something of Spark's.
-
-    A signal to the whole group ends the JVM too, and then there is nothing to stop any more.
-    """
+    """Stop something of Spark's. A signal to the whole group ends the JVM too, and then there is
+    nothing to stop any more."""
     try:
         stop()
     except (Py4JError, OSError):

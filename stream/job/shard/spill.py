@@ -59,9 +59,7 @@ def spill(
     parts: Iterable[bytes | Write], folder: Path, label: int, size_max: int = MEMORY_SIZE_MAX
 ) -> Iterator[bytes | Write]:
     """The bundles, and notes of those beyond the measure, in their order; writes as they are.
-
-    Raises SpillError if a bundle cannot be written; the file is gone then.
-    """
+    Raises SpillError if a bundle cannot be written; the file is gone then."""
     size = position = 0
     path = folder / f"{label}-{secrets.token_hex(8)}.spill"
     file: IO[bytes] | None = None

@@ -85,10 +85,8 @@ class Shard(Generic[CopyT]):
         self._cleaned: list[tuple[int, bytes]] = []  # segments that this batch writes again
 
     def begin(self, head: bytes | None) -> range:
-        """Mark the copy untrusted until `commit`; gives the segments that must be handed in.
-
-        These are all of them if the copy is not that of the head, else those to be cleaned.
-        """
+        """Mark the copy untrusted until `commit`; gives the segments that must be handed in. These
+        are all of them if the copy is not that of the head, else those to be cleaned."""
         token, first, end, inline = _read_head(head)
         trusted, self._token = self._token, None
         self._is_loading = trusted != token
@@ -168,11 +166,15 @@ class Shard(Generic[CopyT]):
 
     def _note(self, entries: Entries, segment: int | None) -> None:
         """Note where the valid entry of each key is now; None: in the head."""
+        shared: dict[
+            int, int
+        ] = {}  # most entries are as long as others, and need no int of their own
         for key, value in entries.items():
             self._valid_size -= self._index.pop(key, 0) & 0xFFFFFFFF
             if segment is not None and value is not None:
                 size = _size(key, value)
-                self._index[key] = segment << _SIZE_BITS | size
+                place = segment << _SIZE_BITS | size
+                self._index[key] = shared.setdefault(place, place)
                 self._valid_size += size
 
 

@@ -112,10 +112,8 @@ class EmbeddedBroker(BrokerProcess):
 
 
 def _choose_ports(folder: Path, port: int | None, preferred_port: int | None) -> Ports:
-    """The port asked for, else those the folder remembers, else the preferred one, else any.
-
-    All but the first only where they are free.
-    """
+    """The port asked for, else those the folder remembers, else the preferred one, else any. All
+    but the first only where they are free."""
     free = _free_ports()
     if port is not None:
         if not _is_free(port):

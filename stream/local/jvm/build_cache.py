@@ -27,9 +27,7 @@ class CacheError(AssignerError):
 
 def cache_home(environ: Mapping[str, str] | None = None) -> Path:
     """The cache's folder: `SPU_ASSIGNER_CACHE`, else `spu-assigner` under the user's cache folder.
-
-    It need not exist yet.
-    """
+    It need not exist yet."""
     environ = os.environ if environ is None else environ
     if named := environ.get(CACHE_VARIABLE):
         return Path(named).expanduser().absolute()

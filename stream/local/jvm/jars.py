@@ -103,9 +103,7 @@ def ensure_all(
     report: Callable[[str], None] = lambda message: None,
 ) -> dict[Group, list[Path]]:
     """The jars of groups, each checked; fetched if the cache lacks them or holds a damaged one.
-
-    Cost: hashing, about 0.1 s for all groups when nothing is fetched.
-    """
+    Cost: hashing, about 0.1 s for all groups when nothing is fetched."""
     environ = os.environ if environ is None else environ
     lock = read_lock() if lock is None else lock
     home = cache_home(environ)
