@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle  # noqa: TID251  # shows that it is never read
+import time
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Client, Connection
 from pathlib import Path
@@ -233,4 +234,22 @@ def test_a_second_server_of_a_shard_ends_at_once(server: ShardServer) -> None:
     list(server.run(store, batch(Events().join(0))))
     other = ShardServer(server.folder, LABEL, OPTIONS)
     assert other.process.wait(60) == 0
+    assert list(server.run(store, batch(Events().join(1), first=9)))
+
+
+def test_a_server_without_requests_stays_for_those_it_forked(
+    changed: Callable[..., ShardServer],
+) -> None:
+    """They end with it, and one may be deciding."""
+    server = changed("""
+import sys
+sys.argv.insert(1, "99")  # the first, which forks the one that is asked
+serve = server.serve
+def impatient(label, *given, **more):
+    server.IDLE_SECONDS_MAX = 0.01 if label == 99 else 3_600
+    serve(label, *given, **more)
+server.serve = impatient""")
+    store = DictStore()
+    list(server.run(store, batch(Events().join(0))))
+    time.sleep(1)
     assert list(server.run(store, batch(Events().join(1), first=9)))

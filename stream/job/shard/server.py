@@ -113,7 +113,7 @@ def _remove_traces(folder: Path, label: int) -> None:
 def _serve(listener: Listener, shard: Shard[Clusters], options: Options, spilled: Spilled) -> None:
     door = listener._listener._socket  # type: ignore[attr-defined]  # to wait for with the others
     tasks: list[Connection] = []
-    while ready := wait([door, *tasks], IDLE_SECONDS_MAX):
+    while (ready := wait([door, *tasks], IDLE_SECONDS_MAX)) or _has_forked():
         if door in ready:
             with suppress(OSError, EOFError):
                 tasks.append(_limited(listener.accept()))
@@ -191,6 +191,14 @@ def _forked(labels: Sequence[str]) -> str:
             os.dup2(reading, sys.stdin.fileno())
             return label
     return labels[0]
+
+
+def _has_forked() -> bool:
+    """Whether servers live that would end with this process."""
+    with suppress(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+        return True
+    return False
 
 
 def main() -> None:

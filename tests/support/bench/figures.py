@@ -40,10 +40,8 @@ def percentiles(values_ms: Sequence[float]) -> dict[str, float]:
 
 
 def slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
-    """On logarithmic scales from the smallest size to the largest, or between the two largest.
-
-    The larger of the two; 1 is linear, 0 is flat.
-    """
+    """On logarithmic scales from the smallest size to the largest, or between the two largest. The
+    larger of the two; 1 is linear, 0 is flat."""
     slopes = []
     for first in (0, -2):
         growth = math.log(sizes[-1] / sizes[first])

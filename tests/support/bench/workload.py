@@ -55,10 +55,8 @@ def creates(
 
 
 class Client:
-    """Sends to one topic and reads another, as a user would: idempotent, `read_committed`.
-
-    `look` is called while no answer comes: it raises if none can come any more.
-    """
+    """Sends to one topic and reads another, as a user would: idempotent, `read_committed`. `look`
+    is called while no answer comes: it raises if none can come any more."""
 
     def __init__(
         self, bootstrap: str, source: str, target: str, look: Callable[[], None] = lambda: None

@@ -38,9 +38,7 @@ Lists = list[list[int]]
 
 class Operator:
     """Who calls the commands on the cluster: the job's topics and the mapped ones are both there.
-
-    The test's prefix is that of the job's topics and, so that tests do not meet, of mapped ones.
-    """
+    The test's prefix is that of the job's topics and, so that tests do not meet, of mapped ones."""
 
     def __init__(self, cluster: KafkaCluster, prefix: str, admin: AdminClient) -> None:
         self.cluster = cluster
@@ -53,10 +51,8 @@ class Operator:
         }
 
     def __call__(self, *arguments: object) -> Result:
-        """A command of ours; a broken one is no answer.
-
-        What `apply` has made is shown by one broker: the others follow before this is back.
-        """
+        """A command of ours; a broken one is no answer. What `apply` has made is shown by one
+        broker: the others follow before this is back."""
         done = CliRunner().invoke(cli, [str(each) for each in arguments], env=self._environ)
         assert isinstance(done.exception, SystemExit | None), done.exc_info
         if arguments[0] == "apply":

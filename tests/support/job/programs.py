@@ -25,10 +25,8 @@ def running(
     *,
     cwd: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, ended with the block by SIGTERM if it still runs; then all that it started.
-
-    What it says goes to `log`, and is shown when the block fails.
-    """
+    """The program, ended with the block by SIGTERM if it still runs; then all that it started. What
+    it says goes to `log`, and is shown when the block fails."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             list(command),
@@ -114,9 +112,7 @@ def left_after(process: subprocess.Popen[bytes], seconds: float = 90.0) -> dict[
 
 def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
     """Processor time, user and system, of the living session and of its children that have ended.
-
-    What a process took whose parent did not wait for it is not in it.
-    """
+    What a process took whose parent did not wait for it is not in it."""
     ticks = 0
     for pid in session(process):
         with suppress(OSError):  # It has just ended.

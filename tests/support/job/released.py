@@ -37,10 +37,8 @@ class Left:
 
 
 def unpack(archive: Path, folder: Path) -> list[Left]:
-    """The checkpoint goes to `folder`/checkpoint; gives the messages.
-
-    Spark notes in a checkpoint where it is; here it always was where it is now.
-    """
+    """The checkpoint goes to `folder`/checkpoint; gives the messages. Spark notes in a checkpoint
+    where it is; here it always was where it is now."""
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     for checksum in folder.rglob(".*.crc"):  # of the files as they were; Spark can do without

@@ -179,9 +179,7 @@ class Streams:
 
     def markers(self) -> list[CommitMarker]:
         """The markers of all batches that are committed now, in the order they were committed.
-
-        Asked often while a job runs, so its reader stays and reads on.
-        """
+        Asked often while a job runs, so its reader stays and reads on."""
         if self._audit is None:
             self._audit = self.tail(AUDIT)
         self._markers += [marker_of(read.value) for read in self._audit.more()]
@@ -201,10 +199,8 @@ class Streams:
         )
 
     def applied(self) -> list[Read]:
-        """The input messages in the order they were applied: batch by batch, shard by shard.
-
-        Fails unless the markers cover each partition from its begin without gap or overlap.
-        """
+        """The input messages in the order they were applied: batch by batch, shard by shard. Fails
+        unless the markers cover each partition from its begin without gap or overlap."""
         inputs = {read.place: read for topic in INPUTS for read in self.read(topic)}
         following: dict[tuple[str, int], int] = {}
         order: list[Read] = []
