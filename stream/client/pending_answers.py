@@ -22,6 +22,7 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
 
 ANSWER_TOPICS: Final = (RING_EVENTS, REPLICA_MAP, TOPIC_STATUS, DEAD_LETTER)
+SETTLED_SECONDS: Final = 5.0  # the end of a transaction is everywhere within milliseconds
 _EFFECTS: Final = frozenset({RingChange.SATURATED, RingChange.RESTORED})  # beside an answer
 
 
@@ -29,8 +30,8 @@ class Awaited:
     """Events by id until each is answered: by a status, a ring event, or a dead letter.
 
     Everything else that an event brings (its map, SPUs that it saturated) is in the same
-    transaction: once the answer was read, it can be read as well. Where something waits for SPUs
-    or slots, a create or the lists that a leave made short, it is awaited too.
+    transaction, whose end reaches one partition before another: what was written is read too.
+    Where something waits for SPUs or slots, a create or a leave's short lists, it is awaited.
 
     Args:
         awaits_room: False: what waits for SPUs or slots is answered.
@@ -135,7 +136,8 @@ class Awaited:
         deadline, due = time.monotonic() + seconds, len(self._open)
         while True:
             ends = not self._is_due() or time.monotonic() >= deadline
-            # What came with the last answer is read too; it may say that something waits.
+            if not self._is_due():  # What came with the last answer may say that something waits.
+                reader.settle(SETTLED_SECONDS)
             for received in reader.drain() if ends else reader.poll():
                 if self.take(received):
                     report(received)

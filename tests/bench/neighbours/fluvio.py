@@ -9,10 +9,8 @@ from typing import Any
 
 
 def place(ring: list[int], index: int, partitions: int, replicas: int) -> list[list[int]]:
-    """The replica lists of partitions index, index + 1, … of one long topic, leader first.
-
-    `ring` is ascending and has at least `replicas` members.
-    """
+    """The replica lists of partitions index, index + 1, … of one long topic, leader first. `ring`
+    is ascending and has at least `replicas` members."""
     size = len(ring)
     gaps = size - replicas + 1
     twice = ring + ring

@@ -40,10 +40,8 @@ def source(spark: Any, settings: Settings) -> Any:
 
 
 def run(query: Callable[[Any, Settings], Any]) -> None:
-    """The program `BOOTSTRAP PREFIX CHECKPOINT`: rows of key and value to `<PREFIX>maps`.
-
-    Ends with SIGTERM at once, and its JVM with it: stopping Spark in mid-batch may never be done.
-    """
+    """The program `BOOTSTRAP PREFIX CHECKPOINT`: rows of key and value to `<PREFIX>maps`. Ends with
+    SIGTERM at once, and its JVM with it: stopping Spark in mid-batch may never be done."""
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "prefix", "checkpoint"):
         parser.add_argument(name)

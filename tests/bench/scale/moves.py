@@ -54,9 +54,7 @@ VALUE_SIZE: Final = 16 * 1024  # of `work`: what a Java producer takes by defaul
 @contextmanager
 def traffic(operator: Operator, partitions: int) -> Iterator[Counter[int]]:
     """Numbers are written by an idempotent producer and read by a consumer while the block runs.
-
-    Gives how many were written to each partition; at the end all must be read, in order.
-    """
+    Gives how many were written to each partition; at the end all must be read, in order."""
     written, read, ends = Counter[int](), Counter[int](), threading.Event()
     name = operator.name(LIVE)
 
@@ -257,9 +255,7 @@ def work(bench: Bench) -> dict[str, Any]:
 
 def with_tool(bench: Bench, file: Path) -> None:
     """The file of lists, `--execute`, `--verify` until all is done, which removes the throttle.
-
-    Preferred leaders are elected by another tool, a person's fourth step, which is not run here.
-    """
+    Preferred leaders are elected by another tool, a person's fourth step, which is not run here."""
     bench.tool("--execute", "--throttle", RATE, "--reassignment-json-file", file)
     while "still in progress" in bench.tool("--verify", "--reassignment-json-file", file):
         time.sleep(1.0)

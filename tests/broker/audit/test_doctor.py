@@ -130,10 +130,8 @@ def test_a_sound_installation_has_no_findings_and_is_left_as_it_was(
 def test_a_user_with_the_jobs_rights_has_no_findings_over_tls(
     factory: InstallationFactory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Exactly those of the table are enough for every check; another role's are missing.
-
-    Kafka makes its own topics when a consumer or a producer of transactions comes first.
-    """
+    """Exactly those of the table are enough for every check; another role's are missing. Kafka
+    makes its own topics when a consumer or a producer of transactions comes first."""
     installation = factory.user(tmp_path)
     with AdminClient(factory.secured.plain) as admin:
         before = {*admin.list_topics(timeout=30).topics}

@@ -41,9 +41,7 @@ COMMAND_SECONDS_MAX = 180.0
 
 def beginning(number: int) -> list[list[Event]]:
     """A cluster with everything in it: what waits, what leaves, what is full, chains of all kinds.
-
-    In parts, each of which is applied before the next is sent.
-    """
+    In parts, each of which is applied before the next is sent."""
     events = Events(f"c{number}")
     return [
         [

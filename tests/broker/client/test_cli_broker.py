@@ -515,9 +515,7 @@ def test_the_embedded_broker_alone_serves_until_it_is_ended(
 @pytest.mark.long("a broker and a job start, and play all the documents' examples")
 def test_the_demonstration_equals_the_documents(java: Java, tmp_path: Path) -> None:
     """The one command of the README: broker, job, scenario; every map as the documents say.
-
-    Whatever the place of temporary files is: one that is too long for sockets does no harm.
-    """
+    Whatever the place of temporary files is: one that is too long for sockets does no harm."""
     temporary = tmp_path / ("long" * 30)
     temporary.mkdir()
     done = subprocess.run(

@@ -46,10 +46,8 @@ class Day:
         self.killed_in_moves: list[str] = []
 
     def command(self, *arguments: object, beside: Service | None = None) -> str:
-        """Run it until its status is 0, killed on the way; what the last run says.
-
-        First it dies in its start, then in the moves, together with `beside`, then when it resumes.
-        """
+        """Run it until its status is 0, killed on the way; what the last run says. First it dies in
+        its start, then in the moves, together with `beside`, then when it resumes."""
         name = f"{arguments[0]}{'-undo' if '--undo' in arguments else ''}"
         for number in range(TRIES_MAX):
             log = self._folder / f"{name}-{number}.log"

@@ -56,9 +56,7 @@ def test_a_killed_shard_server_and_a_killed_executor_lose_and_double_nothing(
     trial: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Executors have neither this process's modules nor its class path, only what they are sent.
-
-    What one held is decided again on another; what was sent is not sent again.
-    """
+    What one held is decided again on another; what was sent is not sent again."""
     monkeypatch.setenv("SPU_ASSIGNER_MASTER", "local-cluster[2,1,1024]")
     trial.ensure()
     assert len(trial.processes(EXECUTOR)) == 2

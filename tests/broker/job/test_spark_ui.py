@@ -23,10 +23,8 @@ MILLISECONDS_MAX = 60_000
 def test_sparks_pages_name_the_query_and_its_batches_and_show_our_figures(
     settings: Settings, browser: Browser, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """It runs, and its last batch is that of the last marker; its page of SQL has our figures.
-
-    The picture is kept by `make pictures` only, so that a test run changes nothing.
-    """
+    """It runs, and its last batch is that of the last marker; its page of SQL has our figures. The
+    picture is kept by `make pictures` only, so that a test run changes nothing."""
     kafka, events = Kafka(settings), Events()
     kafka.send(events.joins(0, 1, 2))
     with start(replace(settings, query_name="the-assigner", ui_port=4040)) as job:

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from threading import Timer
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from spu_assigner.core.base.records import Status
+from spu_assigner.stream.client.pending_answers import Awaited
 from spu_assigner.stream.kafka import client as client_module
 from spu_assigner.stream.kafka.client import Reader
 from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.errors import RenewedError
 from spu_assigner.stream.kafka.topic_admin import create_topics
-from support.kafka.one_topic import OneTopic
+from support.events.event_codecs import RING, STATUS, encode
+from support.kafka.one_topic import OneTopic, open_transaction
 from support.kafka.shared_broker import SharedBroker
 
 TOPIC = "topic-status"
+ANSWER = replace(STATUS, status=Status.DELETED, cause=RING.cause)
 
 
 @pytest.fixture
@@ -25,10 +31,11 @@ def connection(kafka: SharedBroker, topic_prefix: str) -> Connection:
     return Connection(bootstrap_servers=kafka.bootstrap_servers, prefix=topic_prefix)
 
 
-def write(connection: Connection, *values: int) -> None:
+def write(connection: Connection, *values: int | bytes) -> None:
     producer = Producer({"bootstrap.servers": connection.bootstrap_servers})
     for value in values:
-        producer.produce(connection.prefix + TOPIC, b"%d" % value, b"key")
+        data = value if isinstance(value, bytes) else b"%d" % value
+        producer.produce(connection.prefix + TOPIC, data, b"key")
     assert producer.flush(30) == 0
 
 
@@ -106,3 +113,18 @@ def test_a_reader_of_a_topic_that_is_recreated_while_it_is_read_says_so(
         after_offsets(happens)
         with pytest.raises(RenewedError, match="was deleted and recreated"):
             reader.drain()
+
+
+def test_what_came_with_an_answer_is_reported_though_its_commit_is_seen_later(
+    connection: Connection,
+) -> None:
+    """Kafka writes the end of a transaction into one partition after another."""
+    awaited, reported = Awaited(), list[Any]()
+    awaited.expect_id(RING.cause)
+    with Reader(connection, [TOPIC, "ring-events"]) as reader:
+        ring = connection.prefix + "ring-events"
+        with open_transaction(connection.bootstrap_servers, ring, value=encode(RING)) as late:
+            write(connection, encode(ANSWER))
+            Timer(1, late.commit).start()
+            assert awaited.wait(reader, seconds=60, report=reported.append)
+    assert {each.answer for each in reported} == {ANSWER, RING}

@@ -49,9 +49,7 @@ def test_a_broker_is_emptied_with_kafkas_own_topics_and_the_products(
     operator: Operator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a person has to do in eight steps; a topic of others is touched only where it is named.
-
-    It is reported before the decommission, after which it cannot be adopted.
-    """
+    It is reported before the decommission, after which it cannot be adopted."""
     mover = Mover(operator, tmp_path)
     orders = operator.name("orders")
     with operator.job() as job:
