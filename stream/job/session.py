@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from spu_assigner.core.base.errors import AssignerError
 from spu_assigner.stream.common.private_files import private_files
@@ -36,9 +36,9 @@ JVM: Final = (
     "-XX:+UseSerialGC",
     # Else the young generation takes a third of all memory that is permitted, and the heap begins
     # with a 64th of the machine's. The old one never has less than it begins with.
-    "-Xms128m",
-    "-XX:NewSize=48m",
-    "-XX:MaxNewSize=48m",
+    "-Xms112m",
+    "-XX:NewSize=32m",
+    "-XX:MaxNewSize=32m",
     "-XX:MinHeapFreeRatio=10",
     "-XX:MaxHeapFreeRatio=20",
     "-XX:-ShrinkHeapInSteps",  # else several collections of all are needed for it
@@ -119,7 +119,11 @@ def build_session(
     for name, value in options.items():
         builder = builder.config(name, value)
     with private_files():  # The JVM and its workers inherit it: their files, and their sockets.
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+    if options.get("spark.hadoop.fs.file.impl") == _LOCAL_FILES:
+        jvm: Any = session.sparkContext._jvm
+        jvm.io.spuassigner.spark.HadoopDefaults.remove(session.sparkContext._jsc.sc())
+    return session
 
 
 def _import_converters() -> None:

@@ -164,10 +164,8 @@ class KafkaCluster:
             return {node.id: node.rack for node in sorted(nodes, key=lambda node: node.id)}
 
     def reported_by(self, broker_id: int) -> ClusterMetadata | None:
-        """What a broker reports of brokers and topics by itself; None if it does not answer.
-
-        A client soon knows all brokers and asks any: what another one has reported does not count.
-        """
+        """What a broker reports of brokers and topics by itself; None if it does not answer. A
+        client soon knows all brokers and asks any: what another one has reported does not count."""
         address = self._brokers[broker_id].bootstrap_servers
         deadline = time.monotonic() + _ANSWER_SECONDS_MAX
         while (left := deadline - time.monotonic()) > 0:

@@ -2,14 +2,18 @@ package io.spuassigner.spark;
 
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.function.Function;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
+import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 
@@ -27,6 +31,7 @@ final class HeldEvents implements AutoCloseable {
   private final String topic;
   private final KafkaAdmin kafka;
   private Offset held; // where the events that wait end
+  private Set<TopicPartition> partitions = Set.of(); // of the topic that is read first
   private Map<TopicPartition, Long> written; // the ends that the last stable offsets have to reach
 
   /**
@@ -62,29 +67,53 @@ final class HeldEvents implements AutoCloseable {
 
   private boolean isReadable() throws InterruptedException {
     try {
-      if (written == null) {
-        written = ends(partitions(), IsolationLevel.READ_UNCOMMITTED);
-      }
-      Map<TopicPartition, Long> stable = ends(written, IsolationLevel.READ_COMMITTED);
-      return written.entrySet().stream().allMatch(end -> stable.get(end.getKey()) >= end.getValue());
+      return kafka.ask(written == null ? this::ends : this::stable).entrySet().stream()
+          .allMatch(stable -> stable.getValue() >= written.get(stable.getKey()));
     } catch (ExecutionException | KafkaException ignored) {
+      partitions = Set.of();
       return false; // the source of that topic meets the same fault and reports it
     }
   }
 
-  private Map<TopicPartition, Long> partitions() throws ExecutionException, InterruptedException {
-    return kafka.ask(admin -> admin.describeTopics(List.of(topic)).allTopicNames()).get(topic)
-        .partitions().stream()
-        .collect(Collectors.toMap(each -> new TopicPartition(topic, each.partition()), each -> 0L));
+  /**
+   * Note where the topic ends; gives its last stable offsets. All is asked together, of the
+   * partitions that are known: what these offsets have reached, later ones have too.
+   */
+  private Map<TopicPartition, Long> ends(Admin admin)
+      throws ExecutionException, InterruptedException {
+    while (true) {
+      Set<TopicPartition> asked = partitions;
+      var topics = admin.describeTopics(List.of(topic)).allTopicNames();
+      var ends = offsets(admin, IsolationLevel.READ_UNCOMMITTED);
+      var stable = offsets(admin, IsolationLevel.READ_COMMITTED);
+      partitions =
+          topics.get().get(topic).partitions().stream()
+              .map(each -> new TopicPartition(topic, each.partition()))
+              .collect(Collectors.toSet());
+      if (partitions.equals(asked)) {
+        written = numbers(ends);
+        return numbers(stable);
+      }
+    }
   }
 
-  private Map<TopicPartition, Long> ends(Map<TopicPartition, Long> partitions, IsolationLevel level)
+  private Map<TopicPartition, Long> stable(Admin admin)
       throws ExecutionException, InterruptedException {
+    return numbers(offsets(admin, IsolationLevel.READ_COMMITTED));
+  }
+
+  private KafkaFuture<Map<TopicPartition, ListOffsetsResultInfo>> offsets(
+      Admin admin, IsolationLevel level) {
     Map<TopicPartition, OffsetSpec> asked =
-        partitions.keySet().stream()
+        partitions.stream()
             .collect(Collectors.toMap(Function.identity(), each -> OffsetSpec.latest()));
-    ListOffsetsOptions options = new ListOffsetsOptions(level);
-    return kafka.ask(admin -> admin.listOffsets(asked, options).all()).entrySet().stream()
+    return admin.listOffsets(asked, new ListOffsetsOptions(level)).all();
+  }
+
+  private static Map<TopicPartition, Long> numbers(
+      KafkaFuture<Map<TopicPartition, ListOffsetsResultInfo>> found)
+      throws ExecutionException, InterruptedException {
+    return found.get().entrySet().stream()
         .collect(Collectors.toMap(Map.Entry::getKey, end -> end.getValue().offset()));
   }
 

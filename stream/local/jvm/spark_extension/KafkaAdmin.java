@@ -5,10 +5,8 @@ import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ExecutionException;
-import java.util.function.Function;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AdminClientConfig;
-import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.errors.RetriableException;
 
 /**
@@ -38,13 +36,18 @@ final class KafkaAdmin implements AutoCloseable {
     return KNOWN.contains(name) || name.startsWith("config.providers");
   }
 
-  synchronized <T> T ask(Function<Admin, KafkaFuture<T>> request)
+  /** What is asked of the client, and waited for. */
+  interface Request<T> {
+    T of(Admin admin) throws ExecutionException, InterruptedException;
+  }
+
+  synchronized <T> T ask(Request<T> request)
       throws ExecutionException, InterruptedException {
     if (client == null) {
       client = Admin.create(settings);
     }
     try {
-      return request.apply(client).get();
+      return request.of(client);
     } catch (ExecutionException reason) {
       if (reason.getCause() instanceof RetriableException) {
         close();

@@ -23,7 +23,7 @@ public final class TransactionalId implements AutoCloseable {
   public String producer() {
     try {
       TransactionDescription found =
-          kafka.ask(admin -> admin.describeTransactions(List.of(id)).description(id));
+          kafka.ask(admin -> admin.describeTransactions(List.of(id)).description(id).get());
       return found.producerId() + "/" + found.producerEpoch();
     } catch (ExecutionException | KafkaException ignored) {
       return null; // no broker answers, or it has forgotten the id
