@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +12,9 @@ import pytest
 from spu_assigner.core.base.records import TopicStatus
 from spu_assigner.schemas.messages.codec import decode_record, encode_event
 from spu_assigner.stream.job.lifecycle import Job
+from spu_assigner.stream.job.query import CALL_MS_MAX
 from spu_assigner.stream.kafka.config.settings import Settings
+from spu_assigner.stream.local.broker.embedded import EmbeddedBroker
 from support.events.builders import Events
 from support.kafka.one_topic import open_transaction
 from support.kafka.traffic import Kafka, process_all
@@ -78,15 +82,16 @@ def statuses(kafka: Kafka, count: int, job: Job) -> list[str]:
 
 
 @pytest.mark.long("a whole job is shown to hold a create back")
-@pytest.mark.parametrize("end", ["commit", "abort"])
+@pytest.mark.parametrize(("end", "silence"), [("commit", 0), ("abort", 1.5 * CALL_MS_MAX / 1000)])
 def test_a_create_waits_for_a_join_behind_an_open_transaction(
-    settings: Settings, run: Callable[..., Job], end: str
+    kafka: EmbeddedBroker, settings: Settings, run: Callable[..., Job], end: str, silence: float
 ) -> None:
-    """Both joins were acknowledged before the create was sent."""
-    kafka, events, other = Kafka(settings), Events(), Events("other")
+    """Both joins were acknowledged before the create was sent; the broker may be silent meanwhile,
+    for longer than a question waits."""
+    topics, events, other = Kafka(settings), Events(), Events("other")
     job = run()
-    kafka.send([events.join(0), events.create("before", 1, 1)])
-    kafka.wait("topic-status", 1, job)
+    topics.send([events.join(0), events.create("before", 1, 1)])
+    topics.wait("topic-status", 1, job)
     join = events.join(1)
     with open_transaction(
         settings.bootstrap_servers,
@@ -94,9 +99,12 @@ def test_a_create_waits_for_a_join_behind_an_open_transaction(
         key=b"other",
         value=encode_event(other.join(0)),
     ) as transaction:
-        kafka.send([join, events.create("after", 1, 2)])
+        topics.send([join, events.create("after", 1, 2)])
         process_all(job.query)
+        os.kill(kafka.pid or 0, signal.SIGSTOP)
+        time.sleep(silence)
+        os.kill(kafka.pid or 0, signal.SIGCONT)
         time.sleep(OPEN_SECONDS)
-        assert len(kafka.read("topic-status")) == 1
+        assert len(topics.read("topic-status")) == 1
         getattr(transaction, end)()
-    assert statuses(kafka, 2, job) == ["assigned", "assigned"]
+    assert statuses(topics, 2, job) == ["assigned", "assigned"]

@@ -60,10 +60,8 @@ class Outgoing:
 
 
 class Tail:
-    """Reads topics to their present end, and later what has come since; the committed alone.
-
-    A broker that is away is waited for.
-    """
+    """Reads topics to their present end, and later what has come since; the committed alone. A
+    broker that is away is waited for."""
 
     def __init__(self, client: Mapping[str, Any], prefix: str, topics: Sequence[str]) -> None:
         self._names = {f"{prefix}{topic}": topic for topic in topics}

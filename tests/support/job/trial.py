@@ -168,10 +168,8 @@ class Trial:
         self.job.wait()
 
     def move(self, checkpoint: str) -> None:
-        """Give the jobs that are started from now on a recovered checkpoint.
-
-        Its batches begin at 0 again, after the marker -1 that the recovery has written.
-        """
+        """Give the jobs that are started from now on a recovered checkpoint. Its batches begin at 0
+        again, after the marker -1 that the recovery has written."""
         self.judge.batch = -2
         self.checkpoint = self._environ["SPU_ASSIGNER_CHECKPOINT"] = checkpoint
 
@@ -190,10 +188,8 @@ class Trial:
         return max((int(name) for name in names if name.isdigit()), default=-1)
 
     def sent_and_not_noted(self, *, at_least: int = 0) -> int:
-        """How many batches are in Kafka which Spark has not noted, now that the job is dead.
-
-        So many are waited for, and then a little for more.
-        """
+        """How many batches are in Kafka which Spark has not noted, now that the job is dead. So
+        many are waited for, and then a little for more."""
         deadline = time.monotonic() + WAIT_SECONDS
         noted = self.noted_by_spark()
         while self.judge.batch - noted < at_least and time.monotonic() < deadline:

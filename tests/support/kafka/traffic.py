@@ -49,10 +49,8 @@ class Kafka:
         return committed(self._servers, self._prefix + topic)
 
     def wait(self, topic: str, count: int, job: Job) -> list[Message]:
-        """Messages of a topic, once there are so many, and other topics can be read, too.
-
-        What was committed together with them is then seen on each.
-        """
+        """Messages of a topic, once there are so many, and other topics can be read, too. What was
+        committed together with them is then seen on each."""
         deadline, name = time.monotonic() + PATIENCE_SECONDS, self._prefix + topic
         messages: list[Message] = []
         with AdminClient({"bootstrap.servers": self._servers, "log_level": 0}) as admin:

@@ -67,10 +67,9 @@ final class HeldEvents implements AutoCloseable {
 
   private boolean isReadable() throws InterruptedException {
     try {
-      return kafka.ask(written == null ? this::ends : this::stable).entrySet().stream()
-          .allMatch(stable -> stable.getValue() >= written.get(stable.getKey()));
+      Map<TopicPartition, Long> stable = kafka.ask(written == null ? this::noted : this::stable);
+      return written.entrySet().stream().allMatch(end -> stable.get(end.getKey()) >= end.getValue());
     } catch (ExecutionException | KafkaException ignored) {
-      partitions = Set.of();
       return false; // the source of that topic meets the same fault and reports it
     }
   }
@@ -79,13 +78,14 @@ final class HeldEvents implements AutoCloseable {
    * Note where the topic ends; gives its last stable offsets. All is asked together, of the
    * partitions that are known: what these offsets have reached, later ones have too.
    */
-  private Map<TopicPartition, Long> ends(Admin admin)
+  private Map<TopicPartition, Long> noted(Admin admin)
       throws ExecutionException, InterruptedException {
     while (true) {
       Set<TopicPartition> asked = partitions;
+      partitions = Set.of(); // until it is known that they are there
       var topics = admin.describeTopics(List.of(topic)).allTopicNames();
-      var ends = offsets(admin, IsolationLevel.READ_UNCOMMITTED);
-      var stable = offsets(admin, IsolationLevel.READ_COMMITTED);
+      var ends = offsets(admin, asked, IsolationLevel.READ_UNCOMMITTED);
+      var stable = offsets(admin, asked, IsolationLevel.READ_COMMITTED);
       partitions =
           topics.get().get(topic).partitions().stream()
               .map(each -> new TopicPartition(topic, each.partition()))
@@ -99,11 +99,11 @@ final class HeldEvents implements AutoCloseable {
 
   private Map<TopicPartition, Long> stable(Admin admin)
       throws ExecutionException, InterruptedException {
-    return numbers(offsets(admin, IsolationLevel.READ_COMMITTED));
+    return numbers(offsets(admin, written.keySet(), IsolationLevel.READ_COMMITTED));
   }
 
-  private KafkaFuture<Map<TopicPartition, ListOffsetsResultInfo>> offsets(
-      Admin admin, IsolationLevel level) {
+  private static KafkaFuture<Map<TopicPartition, ListOffsetsResultInfo>> offsets(
+      Admin admin, Set<TopicPartition> partitions, IsolationLevel level) {
     Map<TopicPartition, OffsetSpec> asked =
         partitions.stream()
             .collect(Collectors.toMap(Function.identity(), each -> OffsetSpec.latest()));
