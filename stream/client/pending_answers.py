@@ -22,7 +22,6 @@ from spu_assigner.stream.kafka.config.connection import Connection
 from spu_assigner.stream.kafka.topics import DEAD_LETTER, REPLICA_MAP, RING_EVENTS, TOPIC_STATUS
 
 ANSWER_TOPICS: Final = (RING_EVENTS, REPLICA_MAP, TOPIC_STATUS, DEAD_LETTER)
-SETTLED_SECONDS: Final = 5.0  # the end of a transaction is everywhere within milliseconds
 _EFFECTS: Final = frozenset({RingChange.SATURATED, RingChange.RESTORED})  # beside an answer
 
 
@@ -137,7 +136,7 @@ class Awaited:
         while True:
             ends = not self._is_due() or time.monotonic() >= deadline
             if not self._is_due():  # What came with the last answer may say that something waits.
-                reader.settle(SETTLED_SECONDS)
+                reader.settle()
             for received in reader.drain() if ends else reader.poll():
                 if self.take(received):
                     report(received)

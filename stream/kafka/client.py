@@ -50,6 +50,7 @@ from spu_assigner.stream.kafka.topics import (
 )
 
 DELIVERY_MS_MAX: Final = 30_000  # long enough for a broker that restarts
+SETTLE_SECONDS: Final = 5.0  # the end of a transaction is everywhere within milliseconds
 PROBE_SECONDS_MAX: Final = 3.0  # for an answer of a broker that is only looked for
 
 Answer = ReplicaMap | TopicStatus | RingEvent | DeadLetter
@@ -249,7 +250,7 @@ class Reader:
             raise _renewed(renewed[0])
         self._ids = {**now, **self._ids}
 
-    def settle(self, seconds: float) -> None:
+    def settle(self, seconds: float = SETTLE_SECONDS) -> None:
         """As `require_settled`, but return after `seconds` whatever is still open."""
         with suppress(OpenTransactionError):
             self.require_settled(seconds)

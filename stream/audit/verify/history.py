@@ -40,7 +40,6 @@ from spu_assigner.stream.kafka.errors import ClientError
 from spu_assigner.stream.kafka.topics import ASSIGNER_AUDIT, ASSIGNER_COMMITS, INPUTS
 
 GROWN_MIN: Final = 16  # messages in other partitions: then partitions were added, no fault
-SETTLE_SECONDS: Final = 5.0  # the end of a transaction is everywhere within milliseconds
 
 _TABLES: Final = """
     PRAGMA journal_mode = OFF;
@@ -273,10 +272,10 @@ def read_history(connection: Connection, history: History) -> None:
             drain(audit)
             history.end_offset = audit.spans()[ASSIGNER_AUDIT, 0][1]
             with Reader(connection, rest, from_beginning=True) as others:
-                others.settle(SETTLE_SECONDS)
+                others.settle()
                 drain(others)
                 history.spans |= others.spans()
-            audit.settle(SETTLE_SECONDS)
+            audit.settle()
             drain(audit)
             history.spans |= audit.spans()
     except ClientError as reason:
