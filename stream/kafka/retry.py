@@ -11,7 +11,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPar
 from spu_assigner.stream.kafka.errors import is_denied
 
 RETRY_SECONDS_MAX: Final = 30.0  # of one request to the broker
-_FIRST_SECONDS: Final = 1.0  # of the first of several requests; each further one has twice as many
+# Of the first of several requests; each further one has twice as many. What a new client asks its
+# bootstrap server is lost if it meanwhile leaves that for a broker, and would be waited for.
+_FIRST_SECONDS: Final = 0.25
 
 _T = TypeVar("_T")
 

@@ -24,7 +24,7 @@ class Forgetful:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
     def ends(self, left: float) -> tuple[int, int]:
-        assert left > 0
+        assert 0 < left <= 0.25 * 2**self.asked  # what is lost is not waited for long
         self.asked += 1
         if self.looks < self.looks_needed:
             raise KafkaException(KafkaError(self.code))
