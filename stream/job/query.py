@@ -40,7 +40,7 @@ SINK: Final = "io.spuassigner.spark.AnswersProvider"
 # How long the broker holds an empty fetch back, by default 500 ms. Spark asks for a partition's
 # ends each time it has fetched; by then its consumer has asked for more, and the broker answers the
 # questions of a connection one after the other.
-FETCH_WAIT_MS_MAX: Final = 1
+FETCH_WAIT_MS_MAX: Final = 0
 # Where a partition ends is asked of its leader. If that broker has crashed, Kafka's admin client
 # can wait for it, and for no other, until the call's time is up (KAFKA-20673): by default 60 s. For
 # the next call Spark takes a new client, which finds the new leader. In all as long as before.

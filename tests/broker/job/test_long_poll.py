@@ -42,11 +42,10 @@ def test_an_idle_job_asks_once_a_second_and_wakes_with_the_first_event(
     for number in range(ROUNDS):
         kafka.send([events.create(f"several-{number}-{each}", 1, 1) for each in range(MANY)])
         kafka.wait("topic-status", 1 + MANY * (number + 1), job)
-    starts = [
-        datetime.fromisoformat(batch["timestamp"])
-        for batch in job.query.recentProgress
-        if batch["numInputRows"] >= SEVERAL
-    ]
+    batches = [each for each in job.query.recentProgress if each["numInputRows"] >= SEVERAL]
+    sources = [source for batch in batches for source in batch["sources"]]
+    assert {source["metrics"]["maxOffsetsBehindLatest"] for source in sources} == {"0"}
+    starts = [datetime.fromisoformat(batch["timestamp"]) for batch in batches]
     gaps = [(later - earlier).total_seconds() * 1000 for earlier, later in pairwise(starts)]
     assert len(gaps) >= ROUNDS - 1
     assert min(gaps) >= BATCH_INTERVAL_MS - CLOCK_MS

@@ -3,14 +3,15 @@ package io.spuassigner.spark;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.HashMap;
+import java.util.LongSummaryStatistics;
 import java.util.Map;
 import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.regex.Matcher;
-import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.InterruptException;
@@ -29,6 +30,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.kafka010.KafkaSourceProvider;
@@ -43,7 +45,9 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * fetch that the broker holds back (a long poll), from where the query has read to, in the topics
  * of all its sources. An idle query costs next to nothing, and an event wakes it at once.
  * Offsets, their form in the checkpoint, and partitions are the Kafka source's own; what its readers
- * read becomes rows of {@link EventReaders}.
+ * read becomes rows of {@link EventReaders}. Where the topics end is asked here ({@link TopicEnds}),
+ * with two waits in place of six; the Kafka source is asked when there are more events than a batch
+ * may read, other partitions, or a fault that it reports.
  *
  * <p>A trigger that has waited finds nothing, and the next one asks: so the time of a batch, as
  * Spark reports it, contains no waiting. `processAllAvailable` may therefore return when the news
@@ -122,28 +126,32 @@ public final class LongPollKafkaProvider implements TableProvider {
   private static final class LongPollStream
       implements MicroBatchStream, SupportsTriggerAvailableNow, ReportsSourceMetrics {
     private final MicroBatchStream kafka;
+    private final String description; // asked for in each batch, and long to put together
     private final SupportsTriggerAvailableNow admission;
     private final LongPoll poll;
+    private final KafkaAdmin admin;
+    private final TopicEnds topic;
     private final HeldEvents held; // null: events of this source overtake none
     private final boolean isFirst;
     private final int source;
     private final int[] shards;
     private boolean isBounded; // reads to where the topics ended at its start, and waits for nothing
     private Offset latest;
+    private Offset end; // of the topic, as it was asked here; null: the Kafka source asked last
 
     LongPollStream(MicroBatchStream kafka, CaseInsensitiveStringMap options) {
       this.kafka = kafka;
+      description = kafka.toString();
       admission = (SupportsTriggerAvailableNow) kafka;
       isFirst = options.getBoolean("longPollFirst", false);
       source = Integer.parseInt(options.get("eventSource"));
       shards =
           Arrays.stream(options.get("eventShards").split(",")).mapToInt(Integer::parseInt).toArray();
       poll = LongPoll.of(options);
+      admin = new KafkaAdmin(options.asCaseSensitiveMap());
+      topic = new TopicEnds(options.get("subscribe"));
       String behind = options.get("heldBehind");
-      held =
-          behind == null
-              ? null
-              : new HeldEvents(behind, new KafkaAdmin(options.asCaseSensitiveMap()));
+      held = behind == null ? null : new HeldEvents(behind, admin);
     }
 
     @Override
@@ -160,15 +168,55 @@ public final class LongPollKafkaProvider implements TableProvider {
     }
 
     private Offset admitted(Offset start, ReadLimit limit) {
-      if (held == null) {
-        return admission.latestOffset(start, limit);
-      }
       try {
-        return held.admitted(start, () -> admission.latestOffset(start, limit));
+        if (held == null) {
+          return latest(start, limit, poll.takeReadable());
+        }
+        Offset found = held.admitted(start, () -> latest(start, limit, committed()));
+        poll.readable = held.stable();
+        return found;
       } catch (InterruptedException reason) {
         LongPoll.<RuntimeException>raise(reason);
         return start;
       }
+    }
+
+    /** Where the topic ends; null: the Kafka source is to ask, and to report what is wrong. */
+    private Map<TopicPartition, Long> committed() {
+      try {
+        return isBounded
+            ? null
+            : admin.ask(client -> topic.ask(client, IsolationLevel.READ_COMMITTED)).get(0);
+      } catch (ExecutionException | KafkaException reported) {
+        return null;
+      } catch (InterruptedException reason) {
+        LongPoll.<RuntimeException>raise(reason);
+        return null;
+      }
+    }
+
+    /** These ends of the topic; where they say not all, what the Kafka source makes of it. */
+    private Offset latest(Offset start, ReadLimit limit, Map<TopicPartition, Long> ends) {
+      boolean areAll = ends != null && !isBounded && areAll(ends, TopicEnds.of(start), limit);
+      end = areAll ? kafka.deserializeOffset(TopicEnds.json(ends)) : null;
+      return areAll ? end : admission.latestOffset(start, limit);
+    }
+
+    /** Whether there are neither more events than one batch may read nor other partitions. */
+    private static boolean areAll(
+        Map<TopicPartition, Long> ends, Map<TopicPartition, Long> start, ReadLimit limit) {
+      if (!ends.keySet().equals(start.keySet())) {
+        return false;
+      }
+      long most = limit instanceof ReadMaxRows rows ? rows.maxRows() : Long.MAX_VALUE;
+      for (var each : ends.entrySet()) {
+        long events = each.getValue() - start.get(each.getKey());
+        most -= events;
+        if (events < 0 || most < 0) {
+          return false;
+        }
+      }
+      return true;
     }
 
     @Override
@@ -180,9 +228,7 @@ public final class LongPollKafkaProvider implements TableProvider {
     @Override
     public void stop() {
       poll.close();
-      if (held != null) {
-        held.close();
-      }
+      admin.close();
       kafka.stop();
     }
 
@@ -203,7 +249,7 @@ public final class LongPollKafkaProvider implements TableProvider {
 
     @Override
     public Offset reportLatestOffset() {
-      return admission.reportLatestOffset();
+      return end != null ? end : admission.reportLatestOffset();
     }
 
     @Override
@@ -228,12 +274,23 @@ public final class LongPollKafkaProvider implements TableProvider {
 
     @Override
     public Map<String, String> metrics(Optional<Offset> latestConsumed) {
-      return ((ReportsSourceMetrics) kafka).metrics(latestConsumed);
+      if (end == null || latestConsumed.isEmpty()) {
+        return ((ReportsSourceMetrics) kafka).metrics(latestConsumed);
+      }
+      Map<TopicPartition, Long> consumed = TopicEnds.of(latestConsumed.get());
+      LongSummaryStatistics behind =
+          TopicEnds.of(end).entrySet().stream()
+              .mapToLong(each -> each.getValue() - consumed.getOrDefault(each.getKey(), 0L))
+              .summaryStatistics();
+      return Map.of(
+          "minOffsetsBehindLatest", String.valueOf(behind.getMin()),
+          "maxOffsetsBehindLatest", String.valueOf(behind.getMax()),
+          "avgOffsetsBehindLatest", String.valueOf(behind.getAverage()));
     }
 
     @Override
     public String toString() {
-      return kafka.toString();
+      return description;
     }
   }
 
@@ -265,14 +322,13 @@ public final class LongPollKafkaProvider implements TableProvider {
 
     private static final String STOPPED = "the query is stopped";
     private static final Map<String, LongPoll> ALL = new ConcurrentHashMap<>();
-    private static final Pattern TOPIC = Pattern.compile("\"([^\"]+)\":\\{([^}]*)}");
-    private static final Pattern PARTITION = Pattern.compile("\"([0-9]+)\":([0-9]+)");
 
     private final String group;
     private final int sources;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final Map<Object, Map<TopicPartition, Long>> ends = new HashMap<>(); // by source
     private final Map<TopicPartition, Long> positions = new HashMap<>(); // of the consumer
+    private Map<TopicPartition, Long> readable; // of the source asked last, if known in this trigger
     private boolean hasWaited; // in this trigger
     private final long interval; // ns
     private boolean hasMoved; // a source, since the trigger began
@@ -320,19 +376,18 @@ public final class LongPollKafkaProvider implements TableProvider {
 
     /** A source will have read to here after this trigger. */
     void moved(Object source, Offset end) {
-      Map<TopicPartition, Long> own = new HashMap<>();
-      for (Matcher topic = TOPIC.matcher(end.json()); topic.find(); ) {
-        for (Matcher each = PARTITION.matcher(topic.group(2)); each.find(); ) {
-          own.put(
-              new TopicPartition(topic.group(1), Integer.parseInt(each.group(1))),
-              Long.parseLong(each.group(2)));
-        }
-      }
+      Map<TopicPartition, Long> own = TopicEnds.of(end);
       Map<TopicPartition, Long> before = ends.put(source, own);
       if (before != null) {
         own.forEach((partition, at) -> events += at - before.getOrDefault(partition, 0L));
       }
       hasMoved = true;
+    }
+
+    Map<TopicPartition, Long> takeReadable() {
+      Map<TopicPartition, Long> found = readable;
+      readable = null;
+      return found;
     }
 
     boolean hasWaited() {

@@ -127,7 +127,13 @@ public final class ShardProcessor
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    state = getHandle().getMapState(STATE, Encoders.row(KEY), Encoders.BINARY(), TTLConfig.NONE());
+    state =
+        getHandle()
+            .getMapState(
+                STATE,
+                StateEncoder.of(Encoders.row(KEY)),
+                StateEncoder.of(Encoders.BINARY()),
+                TTLConfig.NONE());
   }
 
   @Override
