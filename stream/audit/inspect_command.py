@@ -21,10 +21,8 @@ WIDTH: Final = 160  # of tables, where there is no terminal to ask
 def inspect(
     *, cluster_id: str | None, topic: str | None, output: str, connection: Connection
 ) -> int:
-    """Show what a job knows: clusters, SPUs, topics, what waits; from what it has published.
-
-    The job may run meanwhile, or not at all.
-    """
+    """Show what a job knows: clusters, SPUs, topics, what waits; from what it has published. The
+    job may run meanwhile, or not at all."""
     from spu_assigner.stream.audit.cluster_report import inspect_report
     from spu_assigner.stream.job.shard import published
 

@@ -92,10 +92,8 @@ def _batch_next(start: StartLook) -> int:
 
 
 def look_at_batches(look: DoctorLook) -> str:
-    """Whether the checkpoint goes on where the last marker is; a job may run meanwhile.
-
-    The sink finds out at its first batch, which may come late.
-    """
+    """Whether the checkpoint goes on where the last marker is; a job may run meanwhile. The sink
+    finds out at its first batch, which may come late."""
     start, marker = look.start, look.start.marker
     settings, batch = start.settings, look.batch_next
     # The marker was read after the checkpoint, and is not newer than what the checkpoint is now.
