@@ -53,11 +53,8 @@ HEADERS: Final = {
 
 
 def make_app(live: Live, *, is_loopback: bool = True) -> Flask:
-    """The application, for an open `live`.
-
-    With `is_loopback` only this machine may ask. Then other names than its own are refused, by
-    which a foreign page in a browser here could reach it.
-    """
+    """The application, for an open `live`. With `is_loopback` only this machine may ask. Then other
+    names than its own are refused, by which a foreign page in a browser here could reach it."""
     app = Flask(__name__)
     if is_loopback:
         app.before_request(_refuse_foreign_names)

@@ -93,8 +93,11 @@ class MetricsServer:
 
     def close(self) -> None:
         """Stop listening."""
-        # In the thread that waits for these sockets: it ends when there are none.
-        self._server.trigger.pull_trigger(lambda: wasyncore.close_all(self._map))
+        # In the thread that waits for these sockets: it ends when there are none. If something else
+        # has woken it, it waits until the pipe by which it is woken is no longer written to.
+        woken = threading.Event()
+        self._server.trigger.pull_trigger(lambda: woken.wait() and wasyncore.close_all(self._map))
+        woken.set()
         self._thread.join(END_SECONDS)
         self._server.task_dispatcher.shutdown(timeout=END_SECONDS)
 

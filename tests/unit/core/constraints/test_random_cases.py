@@ -104,10 +104,8 @@ def rules_of(case: ConstrainedCase) -> dict[str, Rule]:
 
 
 def may_be_met(case: ConstrainedCase, kept: set[str]) -> bool:
-    """Whether the request can be met under these rules alone.
-
-    What `min` demands is of the values that all rules permit, whichever of them are kept.
-    """
+    """Whether the request can be met under these rules alone. What `min` demands is of the values
+    that all rules permit, whichever of them are kept."""
     demanded = Oracle(case).demanded
     for text, rule in rules_of(case).items():
         if text not in kept:

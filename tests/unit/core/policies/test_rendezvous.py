@@ -95,10 +95,8 @@ def test_10_000_random_clusters_are_placed_as_the_printed_formula_says() -> None
 @example(high=2**64 - 1, slip=0, is_first=True)
 @example(high=2**57 - 832, slip=0, is_first=False)  # apart in the 29th digit
 def test_close_scores_are_compared_as_real_numbers(high: int, slip: int, is_first: bool) -> None:
-    """Of the weights 1 and 2 the second wins where its hash exceeds the square of the first's.
-
-    That is decided here in whole numbers; the last bit of a logarithm must not decide it.
-    """
+    """Of the weights 1 and 2 the second wins where its hash exceeds the square of the first's. That
+    is decided here in whole numbers; the last bit of a logarithm must not decide it."""
     low = min(max(high * high // 2**64 + slip, 1), 2**64 - 1)
     hashes, weights = [high, low], [1, 2]
     light_is_better = high * high - low * 2**64  # above 0: the SPU of weight 1
