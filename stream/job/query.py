@@ -96,6 +96,7 @@ def build_query(
     if shards == 1:  # Its task reads the input: a stage less to plan, start and clear up.
         events = events.coalesce(1)
     if is_here and not master.startswith("local-cluster"):
+        extension(spark).FirstBatch.prepare()
         extension(spark).ShardServers.prepare(
             spark.sparkContext.pythonExec,
             run,

@@ -120,10 +120,8 @@ def build_session(
         builder = builder.config(name, value)
     with private_files():  # The JVM and its workers inherit it: their files, and their sockets.
         session = builder.getOrCreate()
-    jvm: Any = session.sparkContext._jvm
-    if master.startswith("local") and not short_lived:
-        jvm.io.spuassigner.spark.FirstBatch.prepare()
     if options.get("spark.hadoop.fs.file.impl") == _LOCAL_FILES:
+        jvm: Any = session.sparkContext._jvm
         jvm.io.spuassigner.spark.HadoopDefaults.remove(session.sparkContext._jsc.sc())
     return session
 
@@ -162,7 +160,7 @@ def session_options(settings: Settings) -> dict[str, str]:
         "spark.sql.streaming.stopActiveRunOnRestart": "false",
         # A batch's rows pass through the driver partition by partition; their sum is no limit.
         "spark.driver.maxResultSize": "0",
-        # Of the buffer of each broadcast: a batch's are some 100 KiB. By default 4 MiB.
+        # Of the buffer of each broadcast: a batch's are some 50 KiB. By default 4 MiB.
         BROADCAST_BUFFER: "64k",
         # Of what a task sorts. By default one of 32 MiB, for which alone the heap is collected.
         "spark.buffer.pageSize": "1m",
