@@ -40,11 +40,11 @@ def source(spark: Any, settings: Settings) -> Any:
 
 
 def run(query: Callable[[Any, Settings], Any]) -> None:
-    """The program `BOOTSTRAP PREFIX CHECKPOINT`: rows of key and value to `<PREFIX>maps`. Ends with
-    SIGTERM at once, and its JVM with it: stopping Spark in mid-batch may never be done."""
+    """The program: rows of key and value to `PREFIXmaps`. SIGTERM ends it at once, in mid-batch."""
     parser = argparse.ArgumentParser()
     for name in ("bootstrap", "prefix", "checkpoint"):
         parser.add_argument(name)
+    parser.add_argument("--unseen", action="store_true", help="only rows not seen before: a state")
     options = parser.parse_args()
     settings = Settings.load(
         flags={
@@ -60,8 +60,9 @@ def run(query: Callable[[Any, Settings], Any]) -> None:
     spark = build_session(settings, java=ensure_java(), jars=jars)
     print(f"{time.monotonic() - begun:.1f} s  Spark started", flush=True)
     spark.conf.set(SHUFFLE_PARTITIONS, SHARDS)
+    rows = query(spark, settings)
     running = (
-        query(spark, settings)
+        (rows.dropDuplicates() if options.unseen else rows)
         .writeStream.format("kafka")
         .options(
             **{

@@ -6,9 +6,10 @@ The job runs as a user starts it, with a broker of its own; the client is in thi
 not counted. First creates are asked for one at a time for some minutes, since a JVM compiles what
 it does often; the last minute counts.
 
-Afterwards, in the same way and on the same machine, Spark alone: a query of PySpark that sends the
-same events on as they are, without state, in the job's own session, with its JVM settings and its
-archive of classes. No job on Spark's micro-batches can do with less. Restarts come last, in turn.
+Afterwards, likewise, Spark alone: a query of PySpark that sends the same events on as they are,
+without state, in the job's own session, with its JVM settings and its archive of classes. No job on
+Spark's micro-batches can do with less. Restarts come last, in turn, and with them those of the same
+query with a state: Spark's `dropDuplicates`.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class SparkAlone(MeasuredJob):
     """A query of Spark that sends on what comes."""
 
     source, target = "events", "maps"
+    options: tuple[str, ...] = ()
 
     def make_topics(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap_servers})
@@ -67,11 +69,17 @@ class SparkAlone(MeasuredJob):
     def command(self) -> Sequence[str]:
         script = str(Path(__file__).parents[1] / "neighbours" / "spark_echo.py")
         servers = self.broker.bootstrap_servers
-        return [sys.executable, script, servers, self.prefix, str(self.checkpoint)]
+        return [sys.executable, script, servers, self.prefix, str(self.checkpoint), *self.options]
 
     def join(self, events: Sequence[Event]) -> float:
         """It knows no SPUs."""
         return 0.0
+
+
+class SparkStateful(SparkAlone):
+    """One that sends on what it has not seen before."""
+
+    options = ("--unseen",)
 
 
 class Cost:
@@ -226,12 +234,14 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--minutes", type=float, default=5.0)
     given = parser.parse_args()
-    programs, figures = {}, {}
+    programs, figures = {}, dict[str, Any](spark_stateful={})
     with ExitStack() as brokers:
         for name, kind in (("this", MeasuredJob), ("spark_alone", SparkAlone)):
             say(name)
             programs[name] = brokers.enter_context(prepared(kind))
             figures[name] = programs[name].figures(given.minutes)
+        programs["spark_stateful"] = brokers.enter_context(prepared(SparkStateful))
+        programs["spark_stateful"].restart()  # leaves a checkpoint
         restarts = [{name: programs[name].restart() for name in programs} for _ in range(RESTARTS)]
     for name, found in figures.items():
         own = [each[name] for each in restarts]

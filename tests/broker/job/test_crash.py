@@ -84,8 +84,7 @@ def test_a_driver_killed_in_a_batch_answers_every_request_once(
     trial: Trial, failpoint: Failpoint
 ) -> None:
     """Its process group is killed where the batch is nowhere, in an open transaction, in Kafka
-    but known to nobody, and in Kafka but not known to Spark.
-    """
+    but known to nobody, and in Kafka but not known to Spark."""
     trial.ensure(failpoint)
     assert trial.die() == -signal.SIGKILL
     is_sent = failpoint in (Failpoint.AFTER_COMMIT, Failpoint.BEFORE_SPARK_COMMIT)
@@ -210,8 +209,7 @@ def test_a_transaction_that_was_open_too_long_is_no_other_process(
     sink: Interrupted, broker: EmbeddedBroker, topic_prefix: str
 ) -> None:
     """Kafka says of both that the producer is fenced; the operator must not look for a second
-    driver where the machine stood still.
-    """
+    driver where the machine stood still."""
 
     def stand_still(sink: Interrupted) -> None:
         sink._producer.flush()
@@ -251,8 +249,7 @@ def test_a_process_that_took_over_from_one_that_stood_still_is_named(
 
 class NoName:
     """A producer to whose commits Kafka answers as it does to one in a hundred that meet the start
-    of a successor: with an error that names nothing. All else is the real one's.
-    """
+    of a successor: with an error that names nothing. All else is the real one's."""
 
     def __init__(self, producer: Any, *, commits: bool) -> None:
         self._producer, self._commits = producer, commits

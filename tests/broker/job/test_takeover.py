@@ -147,8 +147,7 @@ def test_a_batch_that_another_process_planned_is_taken_as_planned(
     settings: Settings, run: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A process that was shut out, and wakes later, plans a batch before it notices: with other
-    messages than the owner would have taken. The owner resumes with it, and ends nothing.
-    """
+    messages than the owner would have taken. The owner resumes with it, and ends nothing."""
     monkeypatch.setattr("spu_assigner.stream.job.lifecycle.RESTARTS_MAX", 1)
     kafka, events = Kafka(settings), Events()
     job = run()

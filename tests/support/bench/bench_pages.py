@@ -32,7 +32,7 @@ _INCIDENTS: Final = {
     "2 join": ("2 empty SPUs join, rebalance", 2),
     "3 join": ("3 empty SPUs join, rebalance", 3),
 }
-PROGRAMS: Final = ("this", "spark_alone")  # of cost.json
+PROGRAMS: Final = {"this": "the job", "spark_alone": "Spark alone"}  # of cost.json
 PARTS: Final = {  # of a batch, as the job's metrics have them
     "latest_offset": "where the input ends",
     "wal_commit": "the batch's offsets noted",
@@ -124,14 +124,16 @@ def _restart(figures: Figures) -> str:
         ("query_started", "checks, the transactional id, the plan"),
         ("first_answer", "the first batch, on a cold JVM"),
     )
-    rows, before = [], dict.fromkeys(PROGRAMS, 0.0)
+    named = {**PROGRAMS, "spark_stateful": "Spark with a state"}
+    programs = {each: name for each, name in named.items() if each in figures}
+    rows, before = [], dict.fromkeys(programs, 0.0)
     for step, what in steps:
-        reached = {each: figures[each]["restart_s"][step]["median"] for each in PROGRAMS}
-        rows.append([what, *(f"{reached[each] - before[each]:.1f}" for each in PROGRAMS)])
+        reached = {each: figures[each]["restart_s"][step]["median"] for each in programs}
+        rows.append([what, *(f"{reached[each] - before[each]:.1f}" for each in programs)])
         before = reached
-    cpu = (figure(figures, each, "restart_cpu_s", "median") for each in PROGRAMS)
+    cpu = (figure(figures, each, "restart_cpu_s", "median") for each in programs)
     rows.append(["CPU time of all processes", *(f"{seconds or 0:.1f}" for seconds in cpu)])
-    return markdown_table(["s", "the job", "Spark alone"], rows)
+    return markdown_table(["s", *programs.values()], rows)
 
 
 def _create(figures: Figures) -> str:
@@ -142,7 +144,7 @@ def _create(figures: Figures) -> str:
     for name in lone["this"]["jvm_cpu_ms_by_thread"]:
         cells = (lone[each]["jvm_cpu_ms_by_thread"].get(name, 0.0) for each in PROGRAMS)
         rows.append([f"CPU: {name}", *(f"{cell:.1f}" for cell in cells)])
-    return markdown_table(["ms", "the job", "Spark alone"], rows)
+    return markdown_table(["ms", *PROGRAMS.values()], rows)
 
 
 def _scaling(figures: Figures) -> str:

@@ -201,8 +201,7 @@ def _job_growth() -> Iterator[Target]:
 
 def _core_growth(results: Results) -> Iterator[Target]:
     """What is more than linear in what an event touches, or not flat in what it does not touch: a
-    picture shows the rest.
-    """
+    picture shows the rest."""
     for curve, kinds in results.get("core_growth", {}).get("figures", {}).items():
         sizes = kinds["sizes"]
         for kind in (each for each in kinds if each != "sizes"):

@@ -35,8 +35,7 @@ class Failpoint(StrEnum):
 
 def dying_at(failpoint: str) -> dict[str, str]:
     """The environment of a program that is killed at `<name>` or, first in a batch that has at
-    least this number, `<name>:<number>`; empty: of one that is not.
-    """
+    least this number, `<name>:<number>`; empty: of one that is not."""
     if not failpoint:
         return {}
     # A trial that silently tries nothing would prove nothing.

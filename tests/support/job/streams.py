@@ -231,8 +231,7 @@ def _read(topic: str, message: Any) -> Read:
 
 def merged(parts: Sequence[Sequence[Read]], shards: int) -> Iterator[Read]:
     """The parts of a batch, SPU events first, in the order they are applied: server by server, two
-    of each shard, and of each always the least time; among equals the first part.
-    """
+    of each shard, and of each always the least time; among equals the first part."""
     for server in product(range(shards), range(2)):
         own = [[read for read in reads if _server(read, shards) == server] for reads in parts]
         yield from heapq.merge(*own, key=lambda read: read.time_ms)

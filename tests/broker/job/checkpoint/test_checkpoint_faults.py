@@ -88,8 +88,7 @@ class World:
 
     def path(self, name: str) -> Path:
         """A file by its name: N the last batch, V the state before it, S the last snapshot up to V,
-        M the last note about the operator.
-        """
+        M the last note about the operator."""
         snapshot = max(each for each in self.snapshots(self.pristine) if each <= self.batch)
         notes = (int(path.name) for path in self.pristine.glob("state/0/_metadata/v2/[0-9]*"))
         numbers = {"N": self.batch, "V": self.batch, "S": snapshot, "M": max(notes)}

@@ -185,8 +185,7 @@ def test_a_store_that_refuses_is_named_and_no_secret_is(
 
 def test_of_two_who_write_one_note_one_succeeds(store: S3Server, java: Java) -> None:
     """Spark's notes are put on the condition that there is none; a put that is repeated is no
-    other process's; what is cancelled is not there.
-    """
+    other process's; what is cancelled is not there."""
     command = [sys.executable, object_files.__file__, f"s3a://{BUCKET}/notes"]
     done = subprocess.run(
         command,

@@ -51,8 +51,7 @@ def test_when_the_ring_shrinks_the_first_that_remains_leads_next(
     policy: Policy, data: st.DataObject
 ) -> None:
     """It is found in the order as it was, once an assignment has begun with it; if the one that was
-    to lead next stays, it is that.
-    """
+    to lead next stays, it is that."""
     racks, partitions = data.draw(spus(least=2)), data.draw(st.integers(1, 12))
     order = next_leaders(cluster(policy, racks, partitions), policy, len(racks))
     assert sorted(order) == sorted(racks), "each SPU of the ring leads one of N lists"

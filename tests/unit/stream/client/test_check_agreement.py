@@ -173,8 +173,7 @@ def test_for_a_running_cluster_no_error_is_reported_that_may_be_none(
     seed: int, share: float
 ) -> None:
     """A file without joins goes on with running clusters: whatever these have had before, the core
-    rejects what is called an error.
-    """
+    rejects what is called an error."""
     lines, policy = lines_of(seed), life_of(seed).default_policy
     cut = int(share * len(lines))
     rest = [b"" if b"spu_joined" in line else line for line in lines[cut:]]

@@ -75,8 +75,7 @@ def test_what_is_no_folder_of_this_user_s_is_refused(
 @pytest.mark.parametrize("form", ["{}", "file:{}", "file://{}"])
 def test_a_checkpoint_on_this_machine_alone_is_private(tmp_path: Path, form: str) -> None:
     """Who reads it knows every placement; who writes it decides them. The executors of a cluster
-    may be another user, and other file systems have rights of theirs.
-    """
+    may be another user, and other file systems have rights of theirs."""
     folder = tmp_path / "checkpoint"
     make_private(form.format(folder), alone=False)
     make_private("hdfs://host/checkpoint", alone=True)
