@@ -55,9 +55,10 @@ def roles(job: subprocess.Popen[bytes], broker: EmbeddedBroker) -> dict[int, str
     """The job's processes and the broker's, with what each is."""
     found = {pid: role_of(command) for pid, command in session(job).items()}
     if broker.pid is not None:
-        tasks = Path(f"/proc/{broker.pid}/task").iterdir()
-        children = (each for task in tasks for each in (task / "children").read_text().split())
-        found |= dict.fromkeys([broker.pid, *map(int, children)], BROKER)
+        found[broker.pid] = BROKER
+        for task in Path(f"/proc/{broker.pid}/task").iterdir():
+            with suppress(OSError):  # A thread may end meanwhile.
+                found |= dict.fromkeys(map(int, (task / "children").read_text().split()), BROKER)
     return found
 
 
@@ -96,9 +97,8 @@ def thread_seconds(pid: int) -> Counter[str]:
         with suppress(OSError):
             name, _, rest = (task / "stat").read_text(encoding="utf-8").rpartition(") ")
             used = sum(map(int, rest.split()[11:13])) / _TICK
-            found[next((what for start, what in THREADS if f"({start}" in name), "the rest")] += (
-                used
-            )
+            role = next((what for start, what in THREADS if f"({start}" in name), "the rest")
+            found[role] += used
     return found
 
 
